@@ -1,0 +1,268 @@
+-- The store of one run. Times are integer nanoseconds since the Unix epoch, sizes are bytes.
+-- The first group of tables is what the files say; the second is derived from it once, at the
+-- end of an ingest, and never holds anything that the first group and the definitions do not give.
+
+CREATE TABLE meta (
+    key   VARCHAR PRIMARY KEY,
+    value VARCHAR NOT NULL
+);
+
+-- What the run says of itself: command, exit status, notes such as a synthetic pace.
+-- source is the manifest it comes from; rank is null for the whole run.
+CREATE TABLE note (
+    rank   INTEGER,
+    key    VARCHAR NOT NULL,
+    value  VARCHAR NOT NULL,
+    source VARCHAR NOT NULL
+);
+
+CREATE TABLE file (
+    file_id INTEGER PRIMARY KEY,
+    path    VARCHAR NOT NULL,
+    sha256  VARCHAR NOT NULL,
+    kind    VARCHAR NOT NULL,          -- trace, manifest, nvml
+    bytes   BIGINT  NOT NULL,          -- on disk
+    rank    INTEGER,
+    state   VARCHAR NOT NULL,          -- whole, partial, empty
+    events  BIGINT  NOT NULL           -- rows kept
+);
+
+-- What was wrong with a file or an event, and where. Shown beside the figures it touches.
+CREATE TABLE damage (
+    file_id     INTEGER,
+    rank        INTEGER,
+    kind        VARCHAR NOT NULL,
+    byte_offset BIGINT,
+    count       BIGINT  NOT NULL,
+    detail      VARCHAR NOT NULL
+);
+
+CREATE TABLE rank (
+    rank        INTEGER PRIMARY KEY,
+    world_size  INTEGER,
+    host        VARCHAR,               -- null: unknown, the rank is its own clock
+    local_rank  INTEGER,
+    pid         BIGINT,
+    backend     VARCHAR,               -- nccl, gloo, ...
+    device_kind VARCHAR,               -- cuda, cpu, ...; null: the files do not say
+    device_name VARCHAR,
+    device_bytes BIGINT,
+    evidence    VARCHAR NOT NULL,      -- what times stand on: kernel, operator, none
+    schedule    VARCHAR,               -- class of the pipeline schedule, where recorded
+    stages      INTEGER,               -- number of virtual stages in the whole pipeline
+    microbatches INTEGER,
+    capture_state VARCHAR              -- finished, incomplete: WHY; null without a manifest
+);
+
+-- Mesh coordinates, one row per rank and named dimension.
+CREATE TABLE mesh (
+    rank  INTEGER NOT NULL,
+    dim   VARCHAR NOT NULL,            -- dp, tp, pp, cp, ep or the user's own name
+    coord INTEGER NOT NULL,
+    size  INTEGER NOT NULL,
+    ranks INTEGER[] NOT NULL           -- the ranks along this dimension, through this rank
+);
+
+CREATE TABLE process_group (
+    rank        INTEGER NOT NULL,      -- the rank whose file lists the group
+    name        VARCHAR NOT NULL,
+    description VARCHAR,
+    size        INTEGER,
+    ranks       INTEGER[],
+    complete    BOOLEAN NOT NULL,      -- as many members listed as the size says
+    dim         VARCHAR                -- mesh dimension, where it is known
+);
+
+CREATE TABLE name (
+    name_id INTEGER PRIMARY KEY,
+    name    VARCHAR NOT NULL
+);
+
+CREATE TABLE thread (
+    rank      INTEGER NOT NULL,
+    thread_id INTEGER NOT NULL,        -- ours: unique within the rank
+    pid       VARCHAR NOT NULL,
+    tid       VARCHAR NOT NULL,
+    name      VARCHAR,
+    is_main   BOOLEAN NOT NULL,        -- the thread that carries the ProfilerStep marks
+    PRIMARY KEY (rank, thread_id)
+);
+
+-- Every complete or instant event that the trace holds, in the order of the file.
+CREATE TABLE event (
+    rank         INTEGER NOT NULL,
+    event_id     INTEGER NOT NULL,     -- ordinal in the file: unique within the rank
+    cat          VARCHAR NOT NULL,     -- kernel, gpu_memcpy, gpu_memset, cpu_op, annotation,
+                                       -- gpu_annotation, runtime, sync, overhead, python, other
+    name_id      INTEGER NOT NULL,
+    ts_ns        BIGINT  NOT NULL,
+    dur_ns       BIGINT  NOT NULL,
+    thread_id    INTEGER,
+    device       INTEGER,
+    stream       VARCHAR,
+    correlation  BIGINT,
+    external_id  BIGINT,
+    bytes        BIGINT,               -- of a copy or set
+    input_dims   VARCHAR,              -- JSON
+    input_types  VARCHAR,              -- JSON
+    concrete     VARCHAR,              -- JSON
+    sequence     BIGINT,               -- autograd sequence number
+    forward_thread BIGINT
+);
+
+-- Collective metadata as written on kernels and on record_param_comms.
+CREATE TABLE comm_args (
+    rank       INTEGER NOT NULL,
+    event_id   INTEGER NOT NULL,
+    operation  VARCHAR,
+    group_name VARCHAR,
+    group_description VARCHAR,
+    group_size INTEGER,
+    group_ranks VARCHAR,
+    seq        BIGINT,
+    in_elems   BIGINT,
+    out_elems  BIGINT,
+    dtype      VARCHAR,
+    src_rank   INTEGER,
+    dst_rank   INTEGER
+);
+
+CREATE TABLE flow (
+    rank     INTEGER NOT NULL,
+    kind     VARCHAR NOT NULL,         -- fwdbwd, ac2g
+    flow_id  BIGINT  NOT NULL,
+    is_start BOOLEAN NOT NULL,
+    ts_ns    BIGINT  NOT NULL,
+    thread_id INTEGER
+);
+
+CREATE TABLE memory_event (
+    rank        INTEGER NOT NULL,
+    ts_ns       BIGINT  NOT NULL,
+    ordinal     INTEGER NOT NULL,      -- order in the file: ties in time keep it
+    device_type INTEGER,               -- 0 CPU, 1 CUDA, 20 XPU ... (c10::DeviceType)
+    device      INTEGER,
+    address     UBIGINT,
+    bytes       BIGINT,                -- positive: allocated, negative: freed
+    total_allocated BIGINT,
+    total_reserved  BIGINT
+);
+
+-- Exact bytes of the model state, local to the rank (shards), as the collector counted them.
+CREATE TABLE model_state (
+    rank     INTEGER NOT NULL,
+    moment   VARCHAR NOT NULL,         -- start, end (of the captured window)
+    category VARCHAR NOT NULL,         -- params, grads, optimizer, padding
+    dtype    VARCHAR NOT NULL,
+    elements BIGINT  NOT NULL,
+    bytes    BIGINT  NOT NULL
+);
+
+-- Bytes of model state that come and go within a step.
+CREATE TABLE state_change (
+    rank     INTEGER NOT NULL,
+    category VARCHAR NOT NULL,         -- gathered: unsharded parameters
+    ts_ns    BIGINT  NOT NULL,
+    live_bytes BIGINT NOT NULL
+);
+
+-- Storage that the gradients lived in at the end of a step, before the next step freed it.
+CREATE TABLE grad_storage (
+    rank       INTEGER NOT NULL,
+    step       INTEGER NOT NULL,
+    address    UBIGINT NOT NULL,
+    bytes      BIGINT  NOT NULL
+);
+
+-- Peaks that the device allocator itself counted, per step.
+CREATE TABLE device_peak (
+    rank INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    allocated_bytes BIGINT NOT NULL,
+    reserved_bytes  BIGINT NOT NULL
+);
+
+CREATE TABLE nvml_sample (
+    host        VARCHAR NOT NULL,
+    gpu         INTEGER NOT NULL,
+    uuid        VARCHAR,
+    ts_ns       BIGINT  NOT NULL,
+    utilization INTEGER,               -- percent; null: not supported
+    memory_used_bytes BIGINT,
+    power_mw    BIGINT,
+    energy_mj   BIGINT,
+    sm_clock_mhz INTEGER,
+    memory_clock_mhz INTEGER,
+    temperature_c INTEGER,
+    throttle_reasons BIGINT
+);
+
+-- Derived ---------------------------------------------------------------------------------
+
+-- The windows of a rank tile its captured span: each ends where the next begins.
+-- host_* is the ProfilerStep window on the CPU; start_ns and end_ns are the window in which the
+-- step's work runs: on the device it begins with the first GPU work that the step launched.
+CREATE TABLE step (
+    rank          INTEGER NOT NULL,
+    step          INTEGER NOT NULL,
+    host_start_ns BIGINT  NOT NULL,
+    host_end_ns   BIGINT  NOT NULL,
+    start_ns      BIGINT  NOT NULL,
+    end_ns        BIGINT  NOT NULL,
+    PRIMARY KEY (rank, step)
+);
+
+-- Work on the rank's device, or on its threads where the run is on the CPU.
+CREATE TABLE work (
+    rank      INTEGER NOT NULL,
+    event_id  INTEGER,                 -- null: a stretch made of several operators
+    class     VARCHAR NOT NULL,        -- compute, communication, memory
+    start_ns  BIGINT  NOT NULL,
+    end_ns    BIGINT  NOT NULL,
+    step      INTEGER,                 -- the step that launched it; null: launched in none
+    device    INTEGER,
+    stream    VARCHAR,
+    launch_id INTEGER,                 -- event of the launch; null: unlinked
+    launch_ns BIGINT,
+    dim       VARCHAR,                 -- of communication: dp, tp, pp, cp, ep, unknown
+    operation VARCHAR,                 -- of communication, normalised
+    in_action BOOLEAN NOT NULL DEFAULT false -- launched by a pipeline action
+);
+
+-- One row per pipeline action: where it was issued, and the time in which its work ran.
+CREATE TABLE action (
+    rank       INTEGER NOT NULL,
+    step       INTEGER,
+    kind       VARCHAR NOT NULL,       -- F, B, I, W
+    stage      INTEGER NOT NULL,       -- position in the pipeline
+    chunk      INTEGER NOT NULL,       -- ordinal of the virtual stage on this position
+    microbatch INTEGER NOT NULL,
+    pipeline   INTEGER NOT NULL,       -- which replica of the pipeline
+    host_start_ns BIGINT NOT NULL,
+    host_end_ns   BIGINT NOT NULL,
+    start_ns   BIGINT,                 -- null: no work of the action was found
+    end_ns     BIGINT
+);
+
+-- Point-to-point transfers whose two ends were matched, in order, by (source, destination).
+CREATE TABLE transfer (
+    src_rank   INTEGER NOT NULL,
+    dst_rank   INTEGER NOT NULL,
+    ordinal    INTEGER NOT NULL,
+    send_event INTEGER NOT NULL,
+    recv_event INTEGER NOT NULL,
+    send_start_ns BIGINT NOT NULL,     -- on the clock of the source
+    recv_start_ns BIGINT NOT NULL,     -- on the clock of the destination
+    recv_end_ns   BIGINT NOT NULL
+);
+
+-- Clock of each host against the reference: aligned time = ts_ns - offset_ns.
+CREATE TABLE clock (
+    rank        INTEGER PRIMARY KEY,
+    domain      VARCHAR NOT NULL,      -- ranks of one domain share a clock
+    offset_ns   BIGINT  NOT NULL,
+    spread_ns   BIGINT,                -- median absolute deviation of the samples
+    samples     INTEGER NOT NULL,
+    aligned     BOOLEAN NOT NULL,
+    note        VARCHAR NOT NULL
+);
