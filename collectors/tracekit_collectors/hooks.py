@@ -1,0 +1,131 @@
+"""Zero-edit hooks: act when torch is imported, in the processes that step an optimizer.
+
+Importing this module is cheap: what needs torch is loaded after torch. A hook never raises into
+the program it watches.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class _AfterImport(MetaPathFinder):
+    """Calls back once after the import of each module it waits for, then goes away."""
+
+    def __init__(self, callbacks: dict[str, Callable[[ModuleType], None]]) -> None:
+        self._callbacks = callbacks
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._callbacks:
+            return None
+        callback = self._callbacks.pop(fullname)
+        spec = None
+        for finder in list(sys.meta_path):
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(fullname, path, target)
+                if spec is not None:
+                    break
+        if spec is not None and spec.loader is not None:
+            _call_after(spec.loader, callback)
+        if not self._callbacks and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        return spec
+
+
+def _call_after(loader: Any, callback: Callable[[ModuleType], None]) -> None:
+    """Run ``callback`` when the loader has executed the module; the loader's type stays."""
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        quietly(callback, module)
+
+    loader.exec_module = exec_module
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> None:
+    """Call, and turn any error into a line of the log: the program must not notice."""
+    try:
+        function(*args)
+    except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+        from tracekit_collectors import log
+
+        log.write(f"{getattr(function, '__name__', function)}: {type(error).__name__}: {error}")
+
+
+_armed = False
+
+
+def arm() -> None:
+    """Wait for torch. A second call, or one in a forked child, does nothing."""
+    global _armed
+    if _armed:
+        return
+    _armed = True
+    finder = _AfterImport(
+        {
+            "torch": _after_torch,
+            "torch.distributed.device_mesh": _with("patches", "device_mesh"),
+            "torch.distributed.pipelining.stage": _with("patches", "pipeline_stage"),
+            "torch.distributed.pipelining.schedules": _with("patches", "pipeline_schedule"),
+            "torch.distributed.fsdp._fully_shard._fsdp_param": _with("patches", "fsdp_param"),
+            "torch.nn.parallel.distributed": _with("patches", "data_parallel"),
+        }
+    )
+    sys.meta_path.insert(0, finder)
+
+    def disarm() -> None:
+        # A forked child (data loader, compile worker) has our state but is no rank.
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        capture = sys.modules.get("tracekit_collectors.capture")
+        if capture is not None:
+            capture.forget()
+
+    os.register_at_fork(after_in_child=disarm)
+
+
+def _with(module: str, function: str) -> Callable[[ModuleType], None]:
+    def callback(loaded: ModuleType) -> None:
+        import importlib
+
+        patches = importlib.import_module(f"tracekit_collectors.{module}")
+        getattr(patches, function)(loaded)
+
+    return callback
+
+
+def _after_torch(torch: ModuleType) -> None:
+    """Count steps by the public hooks that every optimizer calls."""
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    depth = 0  # an optimizer may step others inside (ZeroRedundancyOptimizer)
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal depth
+        depth += 1
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal depth
+        depth = max(depth - 1, 0)
+        quietly(_stepped, optimizer, depth == 0)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _stepped(optimizer: Any, outermost: bool) -> None:
+    from tracekit_collectors import capture
+
+    capture.current().optimizer_stepped(optimizer, outermost=outermost)

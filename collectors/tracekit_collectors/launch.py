@@ -1,0 +1,94 @@
+"""Run a command so that its ranks are captured, and pass its life through unchanged.
+
+The child keeps our process group, stdin, stdout and stderr: a terminal's Ctrl-C reaches it by
+itself. Other signals are handed on once. Standard library only; the analysis comes later.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tracekit_collectors import records
+from tracekit_collectors.nvml import Sampler
+from tracekit_collectors.options import Options
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def environment(options: Options, directory: Path) -> dict[str, str]:
+    """The child's environment: ours, with the hooks first on its Python path."""
+    inject = str(Path(__file__).parent / "inject")
+    ours = dict(os.environ)
+    previous = ours.get("PYTHONPATH")
+    ours["PYTHONPATH"] = inject if not previous else inject + os.pathsep + previous
+    ours.update(options.to_environment(directory.resolve()))
+    # libkineto prints lines of its own at each window otherwise (its highest named level is 5).
+    ours.setdefault("KINETO_LOG_LEVEL", "99")
+    return ours
+
+
+def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int, str | None]:
+    """Run ``command`` to its end. Returns its status, negative for a signal, and telemetry's
+    problem, if any.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    sampler = Sampler(directory)
+    began = time.time_ns()
+    child = subprocess.Popen(list(command), env=environment(options, directory))
+    sampler.start()
+    status = _wait(child)
+    sampler.stop()
+    records.write_json(
+        directory / records.RUN_FILE,
+        {
+            "format": records.FORMAT_VERSION,
+            "command": list(command),
+            "host": socket.gethostname(),
+            "start_ns": began,
+            "end_ns": time.time_ns(),
+            "exit_status": status,
+            "telemetry": sampler.problem or "sampled",
+        },
+    )
+    return status, sampler.problem
+
+
+def _wait(child: subprocess.Popen[Any]) -> int:
+    """Wait for the child alone: what it leaves behind does not hold us."""
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        if child.poll() is None:
+            child.send_signal(number)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        """Ctrl-C has reached the child already; we wait for how it ends."""
+
+    previous = {number: signal.signal(number, hand_on) for number in _FORWARDED}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, leave)
+    try:
+        return child.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def end_like(status: int) -> int:
+    """Exit status for a child's: its own, or death by the same signal."""
+    if status >= 0:
+        return status
+    number = -status
+    if number in (signal.SIGKILL, signal.SIGSTOP):
+        return 128 + number
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number

@@ -1,0 +1,23 @@
+"""What the collectors have to say goes into the run directory, never to the program's output."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tracekit_collectors import records
+
+
+def write(text: str) -> None:
+    """Append one line to the log of the run directory; a log that cannot be written is let go."""
+    directory = os.environ.get("TRACEKIT_RUN_DIR")
+    if not directory:
+        return
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} pid {os.getpid()}: {' '.join(text.split())}\n"
+    try:
+        # One write in append mode: lines of several processes do not mix.
+        with (Path(directory) / records.LOG_FILE).open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError:
+        pass

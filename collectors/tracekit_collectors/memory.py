@@ -1,0 +1,76 @@
+"""Exact bytes of the model state that a rank holds, counted from its own optimizers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tracekit_collectors.records import StateBytes
+
+
+def model_state(optimizers: Iterable[Any], moment: str) -> list[StateBytes]:
+    """Parameters, gradients and optimizer state by dtype: local shards, each tensor once."""
+    sizes: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    seen: set[int] = set()
+    storages: dict[int, int] = {}
+    exact = 0
+    for category, tensor in _tensors(optimizers):
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        size = tensor.numel() * tensor.element_size()
+        entry = sizes[category, str(tensor.dtype).removeprefix("torch.")]
+        entry[0] += tensor.numel()
+        entry[1] += size
+        if category == "params":
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+            exact += size
+    # Shards are padded to equal size: their storage holds more than their elements.
+    padding = sum(storages.values()) - exact
+    if padding > 0:
+        sizes["padding", "bytes"] = [padding, padding]
+    return [
+        StateBytes(moment, category, dtype, elements, size)
+        for (category, dtype), (elements, size) in sizes.items()
+    ]
+
+
+def gradient_storage(optimizers: Iterable[Any]) -> list[list[int]]:
+    """[address, bytes] of each storage that gradients live in."""
+    found: dict[int, int] = {}
+    for category, tensor in _tensors(optimizers):
+        if category == "grads":
+            storage = tensor.untyped_storage()
+            if storage.nbytes():
+                found[storage.data_ptr()] = storage.nbytes()
+    return [[address, size] for address, size in found.items()]
+
+
+def device_kind(optimizers: Iterable[Any]) -> str:
+    """Type of the device that the parameters are on: cpu, cuda, ..."""
+    for category, tensor in _tensors(optimizers):
+        if category == "params":
+            return str(tensor.device.type)
+    return "cpu"
+
+
+def _tensors(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                yield "params", _local(param)
+                if param.grad is not None:
+                    yield "grads", _local(param.grad)
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    yield "optimizer", _local(value)
+
+
+def _local(tensor: Any) -> Any:
+    """The shard that this rank holds of a DTensor, without dispatching anything."""
+    return getattr(tensor, "_local_tensor", tensor)

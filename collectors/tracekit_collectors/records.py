@@ -1,0 +1,138 @@
+"""The run directory: file names, record types and format version. Standard library only.
+
+    DIR/run.json                            how the command was run and how it ended
+    DIR/rank-RANK.HOST.PID.json             manifest of one rank
+    DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace
+    DIR/nvml.HOST.PID.jsonl                 telemetry of one node, a sample a line
+    DIR/tracekit.log                        what the collectors had to say
+
+Every file is written by one process, under a name that no other process uses, and appears under
+that name only when it is whole. Times are integer ns since the Unix epoch, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT_VERSION = 1
+RUN_FILE = "run.json"
+LOG_FILE = "tracekit.log"
+
+ACTION_PREFIX = "tracekit.action"
+
+
+def action_name(kind: str, stage: int, chunk: int, virtual_stage: int, microbatch: int) -> str:
+    """The annotation that marks one pipeline action in a trace.
+
+    The data stand in the name, since the second argument of ``record_function`` is lost.
+    """
+    return (
+        f"{ACTION_PREFIX} {kind} stage={stage} chunk={chunk} vstage={virtual_stage} mb={microbatch}"
+    )
+
+
+@dataclass(slots=True)
+class StateBytes:
+    """Model state of one category and dtype, local to the rank."""
+
+    moment: str  # start, end (of the captured window)
+    category: str  # params, grads, optimizer, padding
+    dtype: str
+    elements: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class MeshDim:
+    """Where a rank stands along one named dimension of the device mesh."""
+
+    dim: str
+    coord: int
+    size: int
+    ranks: list[int]
+
+
+@dataclass(slots=True)
+class RankManifest:
+    """What one rank says of its capture."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    host: str
+    pid: int
+    device_kind: str
+    device_name: str | None = None
+    device_bytes: int | None = None
+    state: str = "started"  # started, finished, or "incomplete: WHY"
+    torch_version: str = ""
+    step_source: str = ""  # what the steps were counted by
+    steps_seen: int = 0
+    captured_steps: list[int] = field(default_factory=list)
+    schedule: dict[str, int] = field(default_factory=dict)  # wait, warmup, active
+    trace: str | None = None  # file name in the run directory
+    notes: dict[str, Any] = field(default_factory=dict)
+    mesh: list[MeshDim] = field(default_factory=list)
+    pipeline: dict[str, Any] = field(default_factory=dict)  # schedule, stages, microbatches
+    model_state: list[StateBytes] = field(default_factory=list)
+    # Gradient storage at each step's end, step -> [[address, bytes], ...].
+    grads: dict[str, list[list[int]]] = field(default_factory=dict)
+    # Bytes of gathered (unsharded) parameters as they came and went: [[time_ns, bytes], ...].
+    gathered: list[list[int]] = field(default_factory=list)
+    # step -> [allocated, reserved] peaks that the device's allocator counted.
+    device_peaks: dict[str, list[int]] = field(default_factory=dict)
+    cost_ns: dict[str, int] = field(default_factory=dict)  # start, stop, export
+    problems: list[str] = field(default_factory=list)
+    format: int = FORMAT_VERSION
+
+
+def stem(rank: int) -> str:
+    """Start of the names of this process's files: no other process can use it."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    return f"rank-{rank}.{host}.{os.getpid()}"
+
+
+def manifest_path(directory: Path, name: str) -> Path:
+    return directory / f"{name}.json"
+
+
+def trace_path(directory: Path, name: str) -> Path:
+    return directory / f"{name}.trace.json.gz"
+
+
+def nvml_path(directory: Path) -> Path:
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    return directory / f"nvml.{host}.{os.getpid()}.jsonl"
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a record so that readers see the old file or the whole new one."""
+    text = json.dumps(record, indent=1)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def write_manifest(directory: Path, name: str, manifest: RankManifest) -> None:
+    write_json(manifest_path(directory, name), asdict(manifest))
+
+
+def read_manifest(path: Path) -> RankManifest:
+    """Read a rank's manifest; fields of a newer writer are ignored.
+
+    Raises:
+        ValueError: not a manifest of this format.
+    """
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or data.get("format") != FORMAT_VERSION or "rank" not in data:
+        raise ValueError(f"not a rank manifest of format {FORMAT_VERSION}")
+    known = {name: data[name] for name in RankManifest.__dataclass_fields__ if name in data}
+    known["mesh"] = [MeshDim(**item) for item in known.get("mesh", [])]
+    known["model_state"] = [StateBytes(**item) for item in known.get("model_state", [])]
+    return RankManifest(**known)
