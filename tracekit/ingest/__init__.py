@@ -1,0 +1,1 @@
+"""Ingest: files of a run into its store."""

@@ -1,0 +1,22 @@
+-- The window of a step ends when the next step has begun on the host and all that was launched
+-- up to here has run: so work lies in the window of the step that launched it, and the windows
+-- of a rank tile its captured span.
+INSERT INTO step BY NAME
+    WITH _reached AS (
+        SELECT h.*, max(w.end_ns) AS own_end_ns
+        FROM _host_step AS h
+        LEFT JOIN work AS w ON w.rank = h.rank AND w.step = h.step AND w.launch_ns IS NOT NULL
+        GROUP BY ALL
+    ),
+    _ends AS (
+        SELECT rank, step, host_start_ns, host_end_ns,
+            max(greatest(host_end_ns, coalesce(own_end_ns, host_end_ns))) OVER (
+                PARTITION BY rank ORDER BY host_start_ns, step ROWS UNBOUNDED PRECEDING
+            ) AS end_ns
+        FROM _reached
+    )
+    SELECT rank, step, host_start_ns, host_end_ns,
+        coalesce(lag(end_ns) OVER (PARTITION BY rank ORDER BY host_start_ns, step), host_start_ns)
+            AS start_ns,
+        end_ns
+    FROM _ends;

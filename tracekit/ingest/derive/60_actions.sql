@@ -1,0 +1,81 @@
+-- Pipeline actions, from the names that the collector gives them.
+CREATE TEMP TABLE _named_action AS
+    SELECT e.rank, h.step, e.ts_ns AS host_start_ns, e.ts_ns + e.dur_ns AS host_end_ns,
+        regexp_extract(n.name,
+            '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d+)$',
+            ['kind', 'stage', 'chunk', 'mb']) AS parts
+    FROM event AS e
+    JOIN name AS n USING (name_id)
+    LEFT JOIN _host_step AS h ON h.rank = e.rank
+        AND e.ts_ns >= h.host_start_ns AND e.ts_ns < h.host_end_ns
+    WHERE e.cat = 'annotation' AND starts_with(n.name, 'tracekit.action ');
+
+-- Which replica of the pipeline a rank belongs to: its pp group, else one for all.
+CREATE TEMP TABLE _pipeline AS
+    WITH _groups AS (
+        SELECT rank, list_min(ranks) AS first_rank FROM mesh WHERE _dim_of('mesh_' || dim) = 'pp'
+        UNION ALL
+        SELECT rank, list_min(ranks) FROM process_group WHERE dim = 'pp' AND complete
+    )
+    SELECT rank, min(first_rank) AS first_rank FROM _groups GROUP BY rank;
+
+-- On the device an action lasts from the first to the last computation that it launched (backward
+-- kernels are launched by autograd's own thread while the action waits: any thread counts). On
+-- the CPU the action is its own span, since receives come before it.
+CREATE TEMP TABLE _launched AS
+    SELECT w.rank, a.host_start_ns, min(w.start_ns) AS start_ns, max(w.end_ns) AS end_ns
+    FROM work AS w
+    ASOF JOIN _named_action AS a
+        ON a.rank = w.rank AND w.launch_ns >= a.host_start_ns
+    WHERE w.class = 'compute' AND w.launch_ns < a.host_end_ns
+    GROUP BY w.rank, a.host_start_ns;
+
+INSERT INTO action BY NAME
+    SELECT a.rank, a.step, a.parts.kind AS kind, a.parts.stage::INT AS stage,
+        a.parts.chunk::INT AS chunk, a.parts.mb::INT AS microbatch,
+        coalesce(p.first_rank, 0) AS pipeline,
+        a.host_start_ns, a.host_end_ns,
+        CASE WHEN r.evidence = 'kernel' THEN l.start_ns ELSE a.host_start_ns END AS start_ns,
+        CASE WHEN r.evidence = 'kernel' THEN l.end_ns ELSE a.host_end_ns END AS end_ns
+    FROM _named_action AS a
+    JOIN rank AS r USING (rank)
+    LEFT JOIN _pipeline AS p USING (rank)
+    LEFT JOIN _launched AS l ON l.rank = a.rank AND l.host_start_ns = a.host_start_ns
+    WHERE a.parts.kind <> '';
+
+UPDATE work SET in_action = true
+FROM (
+    SELECT w.rank, w.event_id
+    FROM work AS w ASOF JOIN _named_action AS a
+        ON a.rank = w.rank AND w.launch_ns >= a.host_start_ns
+    WHERE w.launch_ns < a.host_end_ns
+) AS inside
+WHERE work.rank = inside.rank AND work.event_id = inside.event_id;
+
+-- A send and its receive: the k-th between two ranks in one group. Each end names its peer only
+-- (torch writes Dst Rank on a send, Src Rank on a receive, as global ranks); where it does not, or
+-- the two ends count differently, nothing is matched.
+CREATE TEMP TABLE _end AS
+    SELECT w.rank, w.event_id, w.operation, w.start_ns, w.end_ns,
+        coalesce(a.group_name, '') AS group_name,
+        CASE WHEN w.operation = 'send' THEN w.rank ELSE a.src_rank END AS src_rank,
+        CASE WHEN w.operation = 'send' THEN a.dst_rank ELSE w.rank END AS dst_rank
+    FROM work AS w JOIN comm_args AS a USING (rank, event_id)
+    WHERE w.operation IN ('send', 'recv');
+
+INSERT INTO transfer BY NAME
+    WITH _ordered AS (
+        SELECT *,
+            row_number() OVER (
+                PARTITION BY operation, src_rank, dst_rank, group_name ORDER BY start_ns, event_id
+            ) AS ordinal,
+            count(*) OVER (PARTITION BY operation, src_rank, dst_rank, group_name) AS total
+        FROM _end WHERE src_rank IS NOT NULL AND dst_rank IS NOT NULL
+    )
+    SELECT s.src_rank, s.dst_rank,
+        row_number() OVER (PARTITION BY s.src_rank, s.dst_rank ORDER BY s.start_ns) AS ordinal,
+        s.event_id AS send_event, r.event_id AS recv_event,
+        s.start_ns AS send_start_ns, r.start_ns AS recv_start_ns, r.end_ns AS recv_end_ns
+    FROM _ordered AS s JOIN _ordered AS r
+        USING (src_rank, dst_rank, group_name, ordinal, total)
+    WHERE s.operation = 'send' AND r.operation = 'recv';

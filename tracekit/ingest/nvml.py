@@ -1,0 +1,43 @@
+"""Telemetry files into the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tracekit.store.store import Writer
+
+_FIELDS = (
+    "host",
+    "gpu",
+    "uuid",
+    "ts_ns",
+    "utilization",
+    "memory_used_bytes",
+    "power_mw",
+    "energy_mj",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "temperature_c",
+    "throttle_reasons",
+)
+
+
+def load(writer: Writer, path: Path) -> tuple[int, int]:
+    """Append the samples of one file; returns how many lines were good and how many were not.
+
+    A sampler that was killed leaves half a line: it costs that line only.
+    """
+    rows, bad = [], 0
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                sample = json.loads(line)
+                rows.append(
+                    [sample[name] for name in _FIELDS[:4]]
+                    + [sample.get(name) for name in _FIELDS[4:]]
+                )
+            except (ValueError, KeyError, TypeError):
+                bad += 1
+    writer.insert("nvml_sample", rows)
+    return len(rows), bad
