@@ -1,0 +1,89 @@
+-- By step, the communication that a step launched is held against all compute of its rank,
+-- whichever step launched that: what hides it, hides it.
+WITH
+_by AS (SELECT list_contains($by, 'step') AS by_step),
+_work AS (
+    SELECT w.rank, w.class, w.start_ns, w.end_ns,
+        CASE WHEN _by.by_step THEN w.step END AS step
+    FROM work AS w, _by
+    WHERE w.class IN ('communication', 'compute') AND (w.step IS NOT NULL OR NOT _by.by_step)
+),
+_cells AS (
+    SELECT r.rank, s.step
+    FROM rank AS r
+    LEFT JOIN (SELECT rank, step FROM step, _by WHERE _by.by_step) AS s USING (rank)
+),
+_steps AS (SELECT DISTINCT rank, step FROM _work WHERE class = 'communication'),
+-- a: communication of the cell; b: compute of its rank.
+_layers AS (
+    SELECT (rank, step) AS key, start_ns, end_ns, 1 AS a, 0 AS b, 0 AS c, 0 AS d
+    FROM _work WHERE class = 'communication'
+    UNION ALL
+    SELECT (s.rank, s.step), w.start_ns, w.end_ns, 0, 1, 0, 0
+    FROM work AS w JOIN _steps AS s USING (rank)
+    WHERE w.class = 'compute'
+),
+_comm AS (
+    SELECT key[1] AS rank, key[2] AS step,
+        sum(end_ns - start_ns)::BIGINT AS comm_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (b = 0), 0)::BIGINT AS exposed_ns
+    FROM sweep('_layers') WHERE a > 0 GROUP BY key
+),
+_compute_layers AS (
+    SELECT (rank, step) AS key, start_ns, end_ns FROM _work WHERE class = 'compute'
+),
+_compute AS (
+    SELECT key[1] AS rank, key[2] AS step, sum(end_ns - start_ns)::BIGINT AS compute_ns
+    FROM union_of('_compute_layers') GROUP BY key
+),
+_rows AS (
+    SELECT
+        CASE WHEN list_contains($by, 'rank') THEN c.rank END AS rank,
+        CASE WHEN list_contains($by, 'stage') OR list_contains($by, 'rank')
+            THEN p.stage END AS stage,
+        c.step,
+        -- No evidence: no figure. Evidence without communication: a measured zero.
+        CASE WHEN r.evidence <> 'none' THEN coalesce(m.comm_ns, 0) END AS comm_ns,
+        CASE WHEN r.evidence <> 'none' THEN coalesce(m.exposed_ns, 0) END AS exposed_ns,
+        CASE WHEN r.evidence <> 'none' THEN coalesce(k.compute_ns, 0) END AS compute_ns,
+        r.evidence,
+        r.device_kind
+    FROM _cells AS c
+    JOIN rank AS r USING (rank)
+    JOIN rank_stage AS p USING (rank)
+    LEFT JOIN _comm AS m ON m.rank = c.rank AND m.step IS NOT DISTINCT FROM c.step
+    LEFT JOIN _compute AS k ON k.rank = c.rank AND k.step IS NOT DISTINCT FROM c.step
+),
+_sums AS (
+    SELECT rank, stage, step,
+        sum(comm_ns)::BIGINT AS comm_ns,
+        sum(exposed_ns)::BIGINT AS exposed_ns,
+        sum(compute_ns)::BIGINT AS compute_ns,
+        string_agg(DISTINCT evidence, '+' ORDER BY evidence) AS evidence,
+        bool_and(device_kind IS NOT NULL) AS device_known,
+        -- A group in which some rank has no evidence is no whole figure.
+        count(*) FILTER (evidence = 'none') AS blind
+    FROM _rows GROUP BY rank, stage, step
+)
+SELECT
+    rank,
+    stage,
+    step,
+    CASE WHEN blind = 0 AND comm_ns > 0 THEN (comm_ns - exposed_ns) / comm_ns END AS overlap,
+    CASE WHEN blind = 0 THEN exposed_ns END AS exposed_ns,
+    CASE WHEN blind = 0 THEN comm_ns - exposed_ns END AS overlapped_ns,
+    CASE WHEN blind = 0 THEN comm_ns END AS comm_ns,
+    CASE WHEN blind = 0 THEN compute_ns END AS compute_ns,
+    evidence,
+    CASE
+        WHEN blind > 0 AND device_known THEN 'not available: no timed work in the trace'
+        WHEN blind > 0 THEN
+            'not available: no GPU work in the trace, and nothing says that the run was on the '
+            || 'CPU; if it was, ingest with --device cpu'
+        WHEN comm_ns = 0 AND evidence = 'operator' THEN
+            'not available: no communication in the background (gloo shows a point-to-point '
+            || 'operation from post to wait, which is not its transfer)'
+        WHEN comm_ns = 0 THEN 'not available: no communication'
+    END AS missing
+FROM _sums
+ORDER BY rank, stage, step

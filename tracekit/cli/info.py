@@ -1,0 +1,19 @@
+"""`tracekit info`: what a database holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("database", type=click.Path(path_type=Path))
+def command(database: Path) -> None:
+    """Say what a database holds: run, files, ranks, tables, and what is damaged, with its place."""
+    from tracekit.present.report import print_info
+    from tracekit.store import open_run
+
+    with open_run(database) as reader:
+        print_info(reader, sys.stdout)

@@ -1,0 +1,86 @@
+"""`tracekit`: a group that loads a command's module only when the command is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from tracekit import __version__
+from tracekit.errors import ExitCode, TracekitError
+
+# Name -> (module, first line of its help): the overview needs no command's imports.
+_COMMANDS = {
+    "run": ("tracekit.cli.run", "Run a training command and trace every rank of it."),
+    "ingest": ("tracekit.cli.ingest", "Load traces or a run directory into a database."),
+    "report": ("tracekit.cli.report", "Print where the step time and the memory go."),
+    "tui": ("tracekit.cli.tui", "Browse a run in the terminal."),
+    "query": ("tracekit.cli.query", "Ask the database in SQL, read-only."),
+    "info": ("tracekit.cli.info", "Say what a database holds, and what is damaged in it."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.command(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 ok, 2 usage, 3 unreadable input, 4 database, 5 the run cannot answer, "
+    "130 interrupted. `run` returns the status of the command it ran.",
+)
+@click.version_option(__version__, prog_name="tracekit")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def cli(debug: bool) -> None:
+    """Find where the step time of a parallel training run goes.
+
+    \b
+      tracekit run -o run.db -- torchrun --nproc-per-node 8 train.py
+      tracekit tui run.db
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point: expected errors become one line on stderr and their exit status."""
+    debug = "--debug" in (sys.argv[1:2] if arguments is None else arguments[:1])
+    try:
+        status = cli.main(args=arguments, prog_name="tracekit", standalone_mode=False)
+    except click.exceptions.Abort:
+        _say("interrupted")
+        sys.exit(ExitCode.INTERRUPTED)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(ExitCode.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except BrokenPipeError:
+        # The reader of our output has gone (head, less): nothing to say, nothing to fail on.
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)
+    except TracekitError as error:
+        if debug:
+            traceback.print_exc()
+        _say(str(error))
+        sys.exit(error.exit_code)
+    sys.exit(status if isinstance(status, int) else ExitCode.OK)
+
+
+def _say(text: str) -> None:
+    click.echo(f"tracekit: {text}", err=True)

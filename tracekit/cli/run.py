@@ -1,0 +1,132 @@
+"""`tracekit run`: launch a command, capture its ranks, ingest, report, end as the command ended."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from tracekit.errors import TracekitError, UsageError
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("run.db"),
+    show_default=True,
+    help="Database to make.",
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Folder for the traces as they are captured. [default: OUTPUT with suffix .run]",
+)
+@click.option("-f", "--force", is_flag=True, help="Replace the database and run directory.")
+@click.option(
+    "--wait",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Whole steps to let pass first.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Steps with the profiler on and nothing kept.",
+)
+@click.option(
+    "--active", type=click.IntRange(1), default=3, show_default=True, help="Steps to record."
+)
+@click.option("--no-ingest", is_flag=True, help="Only capture; `tracekit ingest` later.")
+@click.option("-q", "--quiet", is_flag=True, help="No report and nothing on stderr from us.")
+@click.argument(
+    "command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."
+)
+def command(
+    output: Path,
+    run_dir: Path | None,
+    force: bool,
+    wait: int,
+    warmup: int,
+    active: int,
+    no_ingest: bool,
+    quiet: bool,
+    command_line: tuple[str, ...],
+) -> int:
+    """Run a training command unchanged and trace every rank of it.
+
+    \b
+      tracekit run -o run.db -- torchrun --nproc-per-node 8 train.py --lr 3e-4
+
+    The command keeps its own arguments, input, output, signals and exit status.
+    """
+    from tracekit_collectors.launch import end_like, run
+    from tracekit_collectors.options import Options
+
+    directory = run_dir or output.with_suffix(".run")
+    _prepare(output, directory, force=force, ingests=not no_ingest)
+    try:
+        status, telemetry = run(command_line, Options(wait, warmup, active), directory)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error
+    if telemetry and not quiet:
+        click.echo(f"tracekit: {telemetry}", err=True)
+    if status != 0 and not quiet:
+        how = f"exit status {status}" if status > 0 else f"signal {-status}"
+        click.echo(f"tracekit: the command ended with {how}", err=True)
+    if no_ingest:
+        if not quiet:
+            click.echo(f"tracekit: captured in {directory}", err=True)
+    else:
+        _ingest_and_report(directory, output, quiet=quiet)
+    return end_like(status)
+
+
+def _prepare(output: Path, directory: Path, *, force: bool, ingests: bool) -> None:
+    """Refuse before the training starts what would fail after it."""
+    if ingests and output.exists() and not force:
+        raise UsageError(f"{output}: exists; give -f to replace it")
+    if directory.exists() and any(directory.iterdir()):
+        if not force:
+            raise UsageError(f"{directory}: holds an earlier run; give -f to replace it")
+        shutil.rmtree(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{directory}: cannot be made: {error.strerror or error}") from error
+
+
+def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
+    """What goes wrong here is said, and never changes how the command ended."""
+    from tracekit.cli.ingest import ingest_with_progress
+    from tracekit.cli.report import print_to_stdout
+    from tracekit.store import open_run
+
+    if not any(directory.glob("rank-*.json")):
+        _say(
+            "no rank was captured: no process of the command stepped a torch optimizer "
+            f"(tracekit's own log: {directory / 'tracekit.log'})",
+            quiet,
+        )
+        return
+    try:
+        ingest_with_progress((directory,), output, force=True, quiet=quiet)
+        if not quiet:
+            with open_run(output) as reader:
+                print_to_stdout(reader)
+            click.echo(f"Go on:  tracekit tui {output}    tracekit report {output} --help")
+    except TracekitError as error:
+        _say(str(error), quiet)
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        click.echo(f"tracekit: {text}", err=True)
