@@ -36,8 +36,8 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
 
 
 def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int, str | None]:
-    """Run ``command`` to its end. Returns its status, negative for a signal, and telemetry's
-    problem, if any.
+    """Run ``command`` to its end. Returns its status, negative for a signal, and what went wrong
+    with our own part of it, if anything.
 
     Raises:
         OSError: the command cannot be started.
@@ -48,19 +48,22 @@ def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int,
     sampler.start()
     status = _wait(child)
     sampler.stop()
-    records.write_json(
-        directory / records.RUN_FILE,
-        {
-            "format": records.FORMAT_VERSION,
-            "command": list(command),
-            "host": socket.gethostname(),
-            "start_ns": began,
-            "end_ns": time.time_ns(),
-            "exit_status": status,
-            "telemetry": sampler.problem or "sampled",
-        },
-    )
-    return status, sampler.problem
+    problem = sampler.problem
+    record = {
+        "format": records.FORMAT_VERSION,
+        "command": list(command),
+        "host": socket.gethostname(),
+        "start_ns": began,
+        "end_ns": time.time_ns(),
+        "exit_status": status,
+        "telemetry": problem or "sampled",
+    }
+    try:
+        records.write_json(directory / records.RUN_FILE, record)
+    except OSError as error:
+        # The command has ended as it ended: what we could not write is no reason to say otherwise.
+        problem = f"{directory / records.RUN_FILE}: cannot be written: {error.strerror or error}"
+    return status, problem
 
 
 def _wait(child: subprocess.Popen[Any]) -> int:

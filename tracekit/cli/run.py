@@ -73,12 +73,12 @@ def command(
     directory = run_dir or output.with_suffix(".run")
     _prepare(output, directory, force=force, ingests=not no_ingest)
     try:
-        status, telemetry = run(command_line, Options(wait, warmup, active), directory)
+        status, problem = run(command_line, Options(wait, warmup, active), directory)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error
-    if telemetry and not quiet:
-        click.echo(f"tracekit: {telemetry}", err=True)
+    if problem:
+        _say(problem, quiet)
     if status != 0 and not quiet:
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
         click.echo(f"tracekit: the command ended with {how}", err=True)
@@ -125,6 +125,8 @@ def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
             click.echo(f"Go on:  tracekit tui {output}    tracekit report {output} --help")
     except TracekitError as error:
         _say(str(error), quiet)
+    except Exception as error:  # noqa: BLE001 - the command's own status must come through
+        _say(f"{output}: {type(error).__name__}: {error}", quiet)
 
 
 def _say(text: str, quiet: bool) -> None:

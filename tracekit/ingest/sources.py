@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,8 @@ from tracekit.errors import InputError
 from tracekit_collectors import records
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
+# Before the events stand the process groups: those of thousands of ranks fit.
+_HEAD_BYTES = 4 << 20
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|r)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
 
 
@@ -59,20 +63,25 @@ def _add(found: Sources, file: Path, *, named: bool) -> None:
         try:
             found.manifests[file] = records.read_manifest(file)
         except (ValueError, TypeError, OSError) as error:
-            if named or '"traceEvents"' in _head(file):
+            if named or _looks_like_a_trace(file):
                 found.traces.append(file)
             else:
                 found.problems.append((file, f"manifest cannot be read: {error}"))
-    elif named or name.endswith(_TRACE_SUFFIXES):
+    elif named or (name.endswith(_TRACE_SUFFIXES) and _looks_like_a_trace(file)):
         found.traces.append(file)
 
 
-def _head(file: Path) -> str:
+def _looks_like_a_trace(file: Path) -> bool:
+    """Tell a trace from other JSON in a folder. What cannot be read is let through: it is an
+    error or a damage to report, not a file to pass over."""
     try:
-        with file.open("rb") as stream:
-            return stream.read(1 << 16).decode("utf-8", "replace")
-    except OSError:
-        return ""
+        with file.open("rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(file) if packed else file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return True
+    return not head.strip() or head.lstrip()[:1] == b"[" or b'"traceEvents"' in head
 
 
 def rank_in_name(path: Path) -> int | None:

@@ -1,0 +1,1 @@
+"""Tests of the reference training loops: command lines and parity."""

@@ -1,0 +1,1 @@
+"""Widgets that draw lines themselves, from no more rows than the screen has cells."""
