@@ -29,6 +29,7 @@ demo: setup
 	PATH="$(abspath $(BIN)):$$PATH" tracekit run -o $(DEMO) -- \
 		torchrun --nproc-per-node 4 -m tracekit_loops.pipeline \
 		--schedule 1f1b --microbatches 8 --pace 60
+	@echo "tracekit is in $(BIN): run $(BIN)/tracekit tui $(DEMO), or activate $(VENV) first"
 
 lint: setup
 	$(BIN)/ruff check .

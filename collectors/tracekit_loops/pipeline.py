@@ -98,7 +98,7 @@ def write_notes(args: argparse.Namespace) -> None:
     note("virtual_stages", args.virtual_stages)
     note("tokens_per_step", args.batch_size * args.seq_len)
     if args.pace:
-        note("pace_ms", args.pace)
+        note("pace_ms", f"{args.pace:g}")
 
 
 def parse() -> argparse.Namespace:

@@ -176,7 +176,7 @@ async def test_rows_scroll_and_the_cursor_stays_on_screen(tmp_path: Path) -> Non
 
 async def test_actions_with_their_microbatch(tmp_path: Path) -> None:
     async with running(tui_runs.pipeline, tmp_path, (120, 30)) as (app, pilot):
-        await press(pilot, "2", "v")
+        await press(pilot, "2")
         first, second = (line[12:].strip("▐ ") for line in lines(app)[3:5])
         assert first.replace("·", " ").split() == ["F0", "F1", "B0", "B1"]
         assert second.replace("·", " ").strip("│ ").split() == ["F0", "F1", "B0", "B1"]

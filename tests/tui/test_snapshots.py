@@ -18,7 +18,7 @@ SCREENS = {
     "overview_empty": ("empty", ""),
     "timeline": ("plain", "2"),
     "timeline_open": ("plain", "2 e n right right right"),
-    "timeline_actions": ("pipeline", "2 v e j"),
+    "timeline_actions": ("pipeline", "2 e j"),
     "timeline_empty": ("empty", "2"),
     "timeline_help": ("plain", "2 question_mark"),
     "table_bubble": ("pipeline", "3"),

@@ -68,7 +68,8 @@ class Gantt(Moves, can_focus=True):
         super().__init__()
         self.run_info = run
         self.opened: frozenset[int] = frozenset()
-        self.by_actions = False
+        # A pipeline is told by its actions; without them the classes of work are all there is.
+        self.by_actions = any(rank.has_actions for rank in run.ranks)
         self.rows: list[Row] = rows_of(run.ranks, self.opened)
         self.names_width = gutter_width(run.ranks)
         start, end = run.extent or (0, 1)
