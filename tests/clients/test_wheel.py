@@ -55,7 +55,8 @@ print("ok")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out),
+         str(ROOT)],
         check=True, capture_output=True,
     )  # fmt: skip
     (built,) = out.glob("*.whl")
