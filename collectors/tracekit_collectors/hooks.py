@@ -121,6 +121,10 @@ def _after_torch(torch: ModuleType) -> None:
         depth = max(depth - 1, 0)
         quietly(_stepped, optimizer, depth == 0)
 
+    for hook in (before, after):
+        # What torch.compiler.disable sets, without importing the compiler: a compiled optimizer
+        # step must not trace into us.
+        hook._torchdynamo_disable = True  # type: ignore[attr-defined]
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
 

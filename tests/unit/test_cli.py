@@ -65,6 +65,7 @@ def test_json_is_the_contract(database: Path, capsys: pytest.CaptureFixture[str]
     status, out, err = call(capsys, "report", database, "-a", "comm_overlap", "--format", "json")
     assert (status, err) == (0, "")
     result = json.loads(out)
+    assert list(result) == ["schema_version", "analyzer", "columns", "rows", "missing"]
     assert result["schema_version"] == 1
     assert result["analyzer"] == "comm_overlap"
     assert {"name", "unit", "better", "doc"} == set(result["columns"][0])

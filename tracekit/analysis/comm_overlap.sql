@@ -13,14 +13,19 @@ _cells AS (
     FROM rank AS r
     LEFT JOIN (SELECT rank, step FROM step, _by WHERE _by.by_step) AS s USING (rank)
 ),
-_steps AS (SELECT DISTINCT rank, step FROM _work WHERE class = 'communication'),
+-- Where each cell's communication lies: compute elsewhere cannot hide it.
+_extent AS (
+    SELECT rank, step, min(start_ns) AS first_ns, max(end_ns) AS last_ns
+    FROM _work WHERE class = 'communication' GROUP BY rank, step
+),
 -- a: communication of the cell; b: compute of its rank.
 _layers AS (
     SELECT (rank, step) AS key, start_ns, end_ns, 1 AS a, 0 AS b, 0 AS c, 0 AS d
     FROM _work WHERE class = 'communication'
     UNION ALL
-    SELECT (s.rank, s.step), w.start_ns, w.end_ns, 0, 1, 0, 0
-    FROM work AS w JOIN _steps AS s USING (rank)
+    SELECT (x.rank, x.step), w.start_ns, w.end_ns, 0, 1, 0, 0
+    FROM work AS w JOIN _extent AS x
+        ON w.rank = x.rank AND w.start_ns < x.last_ns AND w.end_ns > x.first_ns
     WHERE w.class = 'compute'
 ),
 _comm AS (

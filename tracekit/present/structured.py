@@ -17,7 +17,6 @@ def as_record(result: Result) -> dict[str, Any]:
     return {
         "schema_version": RESULT_VERSION,
         "analyzer": result.analyzer.name,
-        "by": list(result.by),
         "columns": [
             {
                 "name": column.name,
