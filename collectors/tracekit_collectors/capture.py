@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ class Capture:
             device = torch.cuda.get_device_properties(torch.cuda.current_device())
             self._manifest.device_name = device.name
             self._manifest.device_bytes = device.total_memory
+        atexit.register(_let_threads_settle)
         atexit.register(self._at_exit)
         self._write()
 
@@ -215,6 +217,17 @@ class Capture:
                 self._fail("the process ended before a step was recorded")
         except Exception as error:  # noqa: BLE001 - the exit status is the program's own
             self._fail(f"{type(error).__name__}: {error}")
+
+
+def _let_threads_settle() -> None:
+    """Give the interpreter to threads that wait for it, before it shuts down.
+
+    A gloo thread drops the last collective's work, and with it a Python object (autograd's saved
+    context), some time after the main thread has gone on. If by then the interpreter shuts down,
+    torch aborts ("terminate called without an active exception"), seen with and without a capture
+    in short runs. Sleeping lets go of the interpreter, so the thread gets its turn.
+    """
+    time.sleep(0.05)
 
 
 def _where() -> tuple[int, int, int]:

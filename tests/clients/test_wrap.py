@@ -14,7 +14,7 @@ import pytest
 from tests.clients.runs import TORCHRUN, tracekit_run
 
 DDP = """
-import os, sys
+import os, sys, time
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 dist.init_process_group("gloo")
@@ -31,6 +31,8 @@ for step in range(8):
 if dist.get_rank() == 0:
     print(f"final {loss.item():.9f}")
 dist.destroy_process_group()
+# torch 2.13 on its own aborts now and then when gloo's threads meet the end of a short process.
+time.sleep(0.2)
 """
 
 ARGV = "import sys; print(sys.argv[1:]); print(sys.stdin.read(), end='')"
