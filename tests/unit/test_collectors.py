@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit_collectors import log, note, notes, records
-from tracekit_collectors.nvml import Sampler, read
 
 from tests.conftest import Load
+from tracekit_collectors import log, note, notes, records
+from tracekit_collectors.nvml import Sampler, read
 
 
 def run_python(code: str, **environment: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -94,6 +96,24 @@ def test_two_replicas_have_a_window_each(tmp_path: Path, load: Load) -> None:
     result = PIPELINE_BUBBLE.run(reader, ["pipeline", "stage"])
     assert [row.pipeline for row in result.rows] == [0] * 4 + [1] * 4
     assert bubble(reader, ["pipeline", "stage"]) == [Fraction(3, 11)] * 8
+
+
+@pytest.mark.parametrize(("schedule", "v", "exact"), [
+    ("1f1b", 1, Fraction(3, 11)), ("interleaved", 2, Fraction(3, 19)),
+])  # fmt: skip
+def test_torchs_own_action_names_on_the_device(
+    tmp_path: Path, load: Load, schedule: str, v: int, exact: Fraction
+) -> None:
+    """A trace that was not taken by our wrapper: PP:{virtual stage}{kind}{micro-batch}."""
+    folder = tmp_path / "traces"
+    pipeline_run(folder, schedule=schedule, p=4, m=8, v=v, receive_waits=True)
+    ours = rb"tracekit\.action ([FB]) stage=\d+ chunk=\d+ vstage=(\d+) mb=(\d+)"
+    for path in folder.glob("*.gz"):
+        data = re.sub(ours, rb"PP:\2\1\3", gzip.decompress(path.read_bytes()))
+        assert b"PP:" in data
+        path.write_bytes(gzip.compress(data))
+    reader = load.paths([folder])  # type: ignore[attr-defined]
+    assert bubble(reader, ["stage", "step"]) == [exact] * 8
 
 
 def test_hand_worked_two_stages(load: Load) -> None:

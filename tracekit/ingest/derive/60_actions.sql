@@ -1,14 +1,42 @@
--- Pipeline actions, from the names that the collector gives them.
+-- Pipeline actions, from the names that the collector gives them, else, on the device, from the
+-- names that torch's multi-stage schedules give theirs: PP:{virtual stage}{F|B|I|W}{micro-batch}.
+-- On the CPU torch's spans hold the blocking receive, so there they are no evidence.
+CREATE TEMP TABLE _marked AS
+    WITH _named AS (
+        SELECT e.rank, e.ts_ns, e.dur_ns,
+            regexp_extract(n.name,
+                '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d+)$',
+                ['kind', 'stage', 'chunk', 'mb']) AS ours,
+            regexp_extract(n.name, '^PP:(\d+)([FBIW])(\d+)$', ['vstage', 'kind', 'mb']) AS torchs
+        FROM event AS e JOIN name AS n USING (name_id)
+        WHERE e.cat = 'annotation'
+            AND (starts_with(n.name, 'tracekit.action ') OR starts_with(n.name, 'PP:'))
+    ),
+    -- As many positions as virtual stages over those of one rank, placed in a loop.
+    _shape AS (
+        SELECT (max(torchs.vstage::INT) + 1) // max(own) AS positions
+        FROM (
+            SELECT torchs, count(DISTINCT torchs.vstage) OVER (PARTITION BY rank) AS own
+            FROM _named WHERE torchs.kind <> ''
+        )
+    )
+    SELECT rank, ts_ns, dur_ns, ours.kind AS kind, ours.stage::INT AS stage,
+        ours.chunk::INT AS chunk, ours.mb::INT AS microbatch
+    FROM _named WHERE ours.kind <> ''
+    UNION ALL
+    SELECT m.rank, m.ts_ns, m.dur_ns, m.torchs.kind,
+        m.torchs.vstage::INT % s.positions, m.torchs.vstage::INT // s.positions,
+        m.torchs.mb::INT
+    FROM _named AS m JOIN rank AS r USING (rank) CROSS JOIN _shape AS s
+    WHERE m.torchs.kind <> '' AND r.evidence = 'kernel'
+        AND NOT EXISTS (FROM _named AS o WHERE o.ours.kind <> '');
+
 CREATE TEMP TABLE _named_action AS
-    SELECT e.rank, h.step, e.ts_ns AS host_start_ns, e.ts_ns + e.dur_ns AS host_end_ns,
-        regexp_extract(n.name,
-            '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d+)$',
-            ['kind', 'stage', 'chunk', 'mb']) AS parts
-    FROM event AS e
-    JOIN name AS n USING (name_id)
-    LEFT JOIN _host_step AS h ON h.rank = e.rank
-        AND e.ts_ns >= h.host_start_ns AND e.ts_ns < h.host_end_ns
-    WHERE e.cat = 'annotation' AND starts_with(n.name, 'tracekit.action ');
+    SELECT m.* EXCLUDE (ts_ns, dur_ns), h.step,
+        m.ts_ns AS host_start_ns, m.ts_ns + m.dur_ns AS host_end_ns
+    FROM _marked AS m
+    LEFT JOIN _host_step AS h ON h.rank = m.rank
+        AND m.ts_ns >= h.host_start_ns AND m.ts_ns < h.host_end_ns;
 
 -- Which replica of the pipeline a rank belongs to: its pp group, else one for all.
 CREATE TEMP TABLE _pipeline AS
@@ -31,8 +59,7 @@ CREATE TEMP TABLE _launched AS
     GROUP BY w.rank, a.host_start_ns;
 
 INSERT INTO action BY NAME
-    SELECT a.rank, a.step, a.parts.kind AS kind, a.parts.stage::INT AS stage,
-        a.parts.chunk::INT AS chunk, a.parts.mb::INT AS microbatch,
+    SELECT a.rank, a.step, a.kind, a.stage, a.chunk, a.microbatch,
         coalesce(p.first_rank, 0) AS pipeline,
         a.host_start_ns, a.host_end_ns,
         CASE WHEN r.evidence = 'kernel' THEN l.start_ns ELSE a.host_start_ns END AS start_ns,
@@ -40,8 +67,7 @@ INSERT INTO action BY NAME
     FROM _named_action AS a
     JOIN rank AS r USING (rank)
     LEFT JOIN _pipeline AS p USING (rank)
-    LEFT JOIN _launched AS l ON l.rank = a.rank AND l.host_start_ns = a.host_start_ns
-    WHERE a.parts.kind <> '';
+    LEFT JOIN _launched AS l ON l.rank = a.rank AND l.host_start_ns = a.host_start_ns;
 
 UPDATE work SET in_action = true
 FROM (
