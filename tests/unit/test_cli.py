@@ -120,6 +120,12 @@ def test_what_the_run_cannot_answer_has_its_own_status(
         (["run", "-o", "x.db"], ExitCode.USAGE, "Missing argument"),
         (["tui", "nowhere.db"], ExitCode.STORE, "nowhere.db: no such file"),
         (["frobnicate"], ExitCode.USAGE, "No such command"),
+        (
+            ["report", "{db}", "-o", "/nonexistent/x"],
+            ExitCode.INPUT,
+            "/nonexistent/x: No such file",
+        ),
+        (["ingest", "rank0.json", "-o", "/nonexistent/x.db"], ExitCode.STORE, "cannot be created"),
     ],
 )
 def test_errors_are_one_line(
@@ -185,3 +191,28 @@ def test_a_newer_schema_is_refused(database: Path, capsys: pytest.CaptureFixture
     status, _, err = call(capsys, "report", database)
     assert status == ExitCode.STORE
     assert "schema version 99" in err
+
+
+def test_a_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = TraceBuilder()
+    trace.kernel("gemm", 0, 1)
+    path = tmp_path / "rank0\udcff.json"
+    trace.write(path)
+    status, _, err = call(capsys, "ingest", path, "-o", tmp_path / "run.db")
+    assert (status, err.count("\n")) == (0, 1)
+    assert call(capsys, "info", tmp_path / "run.db")[0] == 0
+    status, _, err = call(capsys, "report", tmp_path / "no\udcff.db")
+    assert (status, err.count("\n")) == (ExitCode.STORE, 1)
+
+
+def test_an_internal_error_is_one_line_and_a_traceback_with_debug(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("a\nb")
+
+    monkeypatch.setattr("tracekit.present.report.print_info", broken)
+    status, out, err = call(capsys, "info", database)
+    assert (status, out, err.count("\n")) == (ExitCode.INTERNAL, "", 1)
+    assert "RuntimeError: a b" in err
+    assert "Traceback" in call(capsys, "--debug", "info", database)[2]

@@ -42,8 +42,8 @@ class _LazyGroup(click.Group):
 @click.command(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 ok, 2 usage, 3 unreadable input, 4 database, 5 the run cannot answer, "
-    "130 interrupted. `run` returns the status of the command it ran.",
+    epilog="Exit status: 0 ok, 1 internal error, 2 usage, 3 unreadable input, 4 database, 5 the run "
+    "cannot answer, 130 interrupted. `run` returns the status of the command it ran.",
 )
 @click.version_option(__version__, prog_name="tracekit")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
@@ -79,8 +79,23 @@ def main(arguments: list[str] | None = None) -> Any:
             traceback.print_exc()
         _say(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _say(f"{where}{error.strerror or error}")
+        sys.exit(ExitCode.INPUT)
+    except Exception as error:  # noqa: BLE001 - a fault of ours is one line too
+        if debug:
+            traceback.print_exc()
+        _say(
+            f"internal error: {type(error).__name__}: {' '.join(str(error).split())} "
+            "(`tracekit --debug ...` shows where; please report it)"
+        )
+        sys.exit(ExitCode.INTERNAL)
     sys.exit(status if isinstance(status, int) else ExitCode.OK)
 
 
 def _say(text: str) -> None:
-    click.echo(f"tracekit: {text}", err=True)
+    # A file name may hold bytes that are no text.
+    click.echo(f"tracekit: {text.encode('utf-8', 'replace').decode()}", err=True)

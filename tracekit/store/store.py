@@ -97,7 +97,7 @@ class Writer(Reader):
             marks = ", ".join("?" * len(rows[0]))
             self._connection.executemany(
                 f"INSERT INTO {table} VALUES ({marks})",  # noqa: S608
-                rows,
+                [[_storable(value) for value in row] for row in rows],
             )
 
     def script(self, sql: str) -> None:
@@ -174,6 +174,13 @@ def open_run(path: Path) -> Reader:
             "ingest the run directory again"
         )
     return Reader(connection, path)
+
+
+def _storable(value: Any) -> Any:
+    """A file name or a note may hold lone surrogates, which no UTF-8 column takes."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    return value
 
 
 def _quoted(path: Path) -> str:
