@@ -9,11 +9,14 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
 from tracekit_collectors import log, memory, notes, records
+from tracekit_collectors.hooks import quietly
 from tracekit_collectors.options import Options, from_environment
 from tracekit_collectors.patches import mesh_dims, observed
 from tracekit_collectors.torch_profiler import Window, another_is_running
@@ -43,9 +46,11 @@ class Capture:
     def __init__(self, options: Options, directory: Path | None) -> None:
         self._options = options
         self._directory = directory
-        self._optimizers: list[Any] = []
-        self._boundary: Any = None  # the optimizer whose step ends a training step
+        # Weak: a capture keeps no model alive. The boundary's step ends a training step.
+        self._known: list[weakref.ref[Any]] = []
+        self._boundary: weakref.ref[Any] | None = None
         self._steps = 0
+        self._thread: threading.Thread | None = None  # on which the last step ended
         self._window: Window | None = None
         self._closed = directory is None
         self._manifest: records.RankManifest | None = None
@@ -55,17 +60,36 @@ class Capture:
         """Called after each optimizer step. The outermost of the first optimizer ends a step."""
         if self._closed:
             return
-        if not any(known is optimizer for known in self._optimizers):
-            self._optimizers.append(optimizer)
+        if not any(known() is optimizer for known in self._known):
+            self._known = [known for known in self._known if known() is not None]
+            self._known.append(weakref.ref(optimizer))
         if not outermost:
             return
-        if self._boundary is None:
-            self._boundary = optimizer
-        if optimizer is self._boundary:
+        if self._boundary is None or self._boundary() is None:
+            self._boundary = weakref.ref(optimizer)
+        if optimizer is self._boundary():
             try:
                 self._step_ended()
             except Exception as error:  # noqa: BLE001 - a capture that fails must not harm training
                 self._fail(f"{type(error).__name__}: {error}")
+
+    def step_aside(self) -> None:
+        """The program starts a profiler: end ours, and keep what it has."""
+        window = self._window
+        if self._closed or window is None or window.busy:
+            return
+        self._end_early("the program started a profiler of its own")
+
+    def close(self) -> None:
+        """No more steps are counted, and nothing of the program is held."""
+        self._closed = True
+        self._window = None
+        self._known = []
+        self._boundary = None
+
+    @property
+    def _optimizers(self) -> list[Any]:
+        return [found for known in self._known if (found := known()) is not None]
 
     def _step_ended(self) -> None:
         if self._manifest is None:
@@ -74,11 +98,18 @@ class Capture:
         window, manifest = self._window, self._manifest
         assert manifest is not None
         manifest.steps_seen = self._steps
+        previous, self._thread = self._thread, threading.current_thread()
         if window is not None:
+            if window.lost:
+                self._fail("another profiler took the session, or the steps change their thread")
+                return
             self._record_step(self._steps - 1)
             window.step()
         elif self._steps == 1 + self._options.wait:
-            self._open()
+            if previous is not None and previous is not self._thread:
+                self._fail("the steps change their thread, and a profiler is bound to one")
+            else:
+                self._open()
 
     def _begin(self) -> None:
         """The process has turned out to be a rank."""
@@ -95,7 +126,7 @@ class Capture:
             pid=os.getpid(),
             device_kind=kind,
             torch_version=torch.__version__,
-            step_source=f"optimizer {type(self._boundary).__name__}",
+            step_source=f"optimizer {type(self._optimizers[0]).__name__}",
             schedule={
                 "wait": self._options.wait,
                 "warmup": self._options.warmup,
@@ -160,24 +191,28 @@ class Capture:
 
     def _recorded(self) -> None:
         """The profiler has stopped and holds a trace."""
-        assert self._window is not None
+        window = self._window
         assert self._manifest is not None
         observed.recording = False
-        self._closed = True
+        assert window is not None
+        self.close()
         assert self._directory is not None
         path = records.trace_path(self._directory, self._name)
         complete = len(self._manifest.captured_steps) == self._options.active
         if self._manifest.captured_steps:
-            self._window.export(path)
+            window.export(path)
             self._manifest.trace = path.name
         if complete:
             self._manifest.state = "finished"
-        self._manifest.cost_ns = self._window.cost_ns
+        self._manifest.cost_ns = window.cost_ns
         self._write()
 
     def _fail(self, why: str) -> None:
-        self._closed = True
+        window = self._window
+        self.close()
         observed.recording = False
+        if window is not None and not window.busy:
+            quietly(window.discard)
         log.write(f"rank {self._manifest.rank if self._manifest else '?'}: capture ended: {why}")
         if self._manifest is not None:
             self._manifest.state = f"incomplete: {why}"
@@ -198,8 +233,8 @@ class Capture:
             log.write(f"rank {manifest.rank}: manifest: {type(error).__name__}: {error}")
 
     def _at_exit(self) -> None:
-        if self._closed or self._manifest is None:
-            return
+        if self._closed or self._manifest is None or self._manifest.pid != os.getpid():
+            return  # closed, or a fork of the rank
         if self._window is None:
             first = 1 + self._options.wait + self._options.warmup
             self._fail(
@@ -207,14 +242,22 @@ class Capture:
                 f"steps {first} to {first + self._options.active - 1} (counted from 0)"
             )
             return
+        self._end_early("the process ended in the window")
+
+    def _end_early(self, why: str) -> None:
+        """Close the window before its plan does, and keep the steps that it has."""
+        window, manifest = self._window, self._manifest
+        assert window is not None
+        assert manifest is not None
         try:
-            if self._window.lost:
-                self._fail("another profiler took the session")
+            if window.lost:
+                self._fail("another profiler took the session, or the steps change their thread")
                 return
-            self._manifest.state = "incomplete: the process ended in the window"
-            self._window.stop()
+            manifest.state = f"incomplete: {why}"
+            window.stop()
+            self._window = None
             if not self._closed:
-                self._fail("the process ended before a step was recorded")
+                self._fail(f"{why} before a step was recorded")
         except Exception as error:  # noqa: BLE001 - the exit status is the program's own
             self._fail(f"{type(error).__name__}: {error}")
 

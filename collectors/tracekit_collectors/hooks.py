@@ -26,7 +26,6 @@ class _AfterImport(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname not in self._callbacks:
             return None
-        callback = self._callbacks.pop(fullname)
         spec = None
         for finder in list(sys.meta_path):
             if finder is not self and hasattr(finder, "find_spec"):
@@ -34,21 +33,25 @@ class _AfterImport(MetaPathFinder):
                 if spec is not None:
                     break
         if spec is not None and spec.loader is not None:
-            _call_after(spec.loader, callback)
-        if not self._callbacks and self in sys.meta_path:
-            sys.meta_path.remove(self)
+            self._call_after(spec.loader, fullname)
         return spec
 
+    def _call_after(self, loader: Any, fullname: str) -> None:
+        """Call back when the loader has executed the module; the loader's type stays.
 
-def _call_after(loader: Any, callback: Callable[[ModuleType], None]) -> None:
-    """Run ``callback`` when the loader has executed the module; the loader's type stays."""
-    execute = loader.exec_module
+        Finding is not importing: transformers and others only look whether torch is there.
+        """
+        execute = loader.exec_module
 
-    def exec_module(module: ModuleType) -> None:
-        execute(module)
-        quietly(callback, module)
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            callback = self._callbacks.pop(fullname, None)
+            if callback is not None:
+                quietly(callback, module)
+            if not self._callbacks and self in sys.meta_path:
+                sys.meta_path.remove(self)
 
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> None:
@@ -110,16 +113,20 @@ def _after_torch(torch: ModuleType) -> None:
         register_optimizer_step_pre_hook,
     )
 
-    depth = 0  # an optimizer may step others inside (ZeroRedundancyOptimizer)
+    # Ids of the optimizers that are stepping, outermost first: one may step others inside
+    # (ZeroRedundancyOptimizer). A step that raises runs no post hook and leaves its entry behind,
+    # which its next step, or the end of an outer one, clears away.
+    stepping: list[int] = []
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        nonlocal depth
-        depth += 1
+        if id(optimizer) in stepping:
+            del stepping[stepping.index(id(optimizer)) :]
+        stepping.append(id(optimizer))
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        nonlocal depth
-        depth = max(depth - 1, 0)
-        quietly(_stepped, optimizer, depth == 0)
+        if id(optimizer) in stepping:
+            del stepping[stepping.index(id(optimizer)) :]
+        quietly(_stepped, optimizer, not stepping)
 
     for hook in (before, after):
         # What torch.compiler.disable sets, without importing the compiler: a compiled optimizer
@@ -127,6 +134,25 @@ def _after_torch(torch: ModuleType) -> None:
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+    quietly(_watch_profilers, torch)
+
+
+def _watch_profilers(torch: ModuleType) -> None:
+    """There is one profiler in a process: when the program starts its own, ours ends first."""
+    cls = torch.autograd.profiler.profile
+    original = cls._prepare_trace
+
+    def prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
+        quietly(_step_aside)
+        return original(self, *args, **kwargs)
+
+    cls._prepare_trace = prepare
+
+
+def _step_aside() -> None:
+    from tracekit_collectors import capture
+
+    capture.current().step_aside()
 
 
 def _stepped(optimizer: Any, outermost: bool) -> None:

@@ -62,15 +62,23 @@ def _tensors(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for param in group["params"]:
-                yield "params", _local(param)
+                yield from (("params", part) for part in _parts(param))
                 if param.grad is not None:
-                    yield "grads", _local(param.grad)
+                    yield from (("grads", part) for part in _parts(param.grad))
         for state in optimizer.state.values():
             for value in state.values() if isinstance(state, dict) else ():
                 if isinstance(value, torch.Tensor):
-                    yield "optimizer", _local(value)
+                    yield from (("optimizer", part) for part in _parts(value))
 
 
-def _local(tensor: Any) -> Any:
-    """The shard that this rank holds of a DTensor, without dispatching anything."""
-    return getattr(tensor, "_local_tensor", tensor)
+def _parts(tensor: Any) -> tuple[Any, ...]:
+    """The strided tensors that hold a tensor: of a DTensor the shard of this rank, of a sparse
+    one its indices and values; of layouts that tell neither, nothing."""
+    import torch
+
+    local = getattr(tensor, "_local_tensor", tensor)
+    if local.layout is torch.strided:
+        return (local,)
+    if local.layout is torch.sparse_coo:
+        return (local._indices(), local._values())
+    return ()

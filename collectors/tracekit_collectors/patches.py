@@ -6,6 +6,7 @@ its own arguments and returns its own result.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import weakref
@@ -160,10 +161,13 @@ def mesh_dims(rank: int) -> list[records.MeshDim]:
 
     if not (dist.is_available() and dist.is_initialized()):
         return []
+    # A mesh that this rank is not in, or a group that has been destroyed, tells nothing.
     for reference in observed.meshes:
         mesh: Any = reference()
         for name in (mesh.mesh_dim_names or ()) if mesh is not None else ():
-            add(name, mesh.get_group(name))
+            with contextlib.suppress(Exception):
+                add(name, mesh.get_group(name))
     for dim, group in observed.groups.items():
-        add(dim, group if group is not None else dist.group.WORLD)
+        with contextlib.suppress(Exception):
+            add(dim, group if group is not None else dist.group.WORLD)
     return list(found.values())

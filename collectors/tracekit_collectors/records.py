@@ -111,6 +111,13 @@ def nvml_path(directory: Path) -> Path:
     return directory / f"nvml.{host}.{os.getpid()}.jsonl"
 
 
+def is_ours(name: str) -> bool:
+    """Whether a file of this name is one that a run directory consists of."""
+    return name in (RUN_FILE, LOG_FILE) or bool(
+        re.fullmatch(r"\.?(rank-\d+|nvml|run)\..*(json|jsonl|gz|partial)", name)
+    )
+
+
 def write_json(path: Path, record: Any) -> None:
     """Write a record so that readers see the old file or the whole new one."""
     text = json.dumps(record, indent=1)

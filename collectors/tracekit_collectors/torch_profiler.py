@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -27,10 +28,13 @@ class Window:
             activities.append(ProfilerActivity.CUDA)
         plan = schedule(wait=0, warmup=warmup, active=active, repeat=1)
         self.cost_ns: dict[str, int] = {}
+        self.busy = False  # whether the profiler is being driven by us right now
+        self._on_done: Callable[[], None] | None = on_done
+        self._thread: threading.Thread | None = None
         self._profile: Any = profile(
             activities=activities,
             schedule=lambda number: plan(max(number - first_step, 0)),
-            on_trace_ready=lambda _: on_done(),
+            on_trace_ready=self._ready,
             record_shapes=True,
             profile_memory=True,
         )
@@ -38,25 +42,52 @@ class Window:
 
     def start(self) -> None:
         began = time.time_ns()
-        self._profile.start()
+        self._thread = threading.current_thread()
+        self._inside(self._profile.start)
         self.cost_ns["start"] = time.time_ns() - began
 
     def step(self) -> None:
         began = time.time_ns()
-        self._profile.step()
+        self._inside(self._profile.step)
         # Stopping happens within the step that closes the window, and is its greatest part.
         self.cost_ns["stop"] = max(self.cost_ns.get("stop", 0), time.time_ns() - began)
 
     def stop(self) -> None:
         """End before the plan does. Calls ``on_done`` if anything was recorded."""
-        self._profile.stop()
+        self._inside(self._profile.stop)
+
+    def discard(self) -> None:
+        """End and keep nothing; a session that is lost is not touched."""
+        self._on_done = None
+        if not self.lost:
+            self.stop()
+
+    def _inside(self, function: Callable[[], None]) -> None:
+        self.busy = True
+        try:
+            function()
+        finally:
+            self.busy = False
+
+    def _ready(self, _: Any) -> None:
+        if self._on_done is not None:
+            self._on_done()
 
     @property
     def lost(self) -> bool:
-        """Whether another profiler has taken the session: there is nothing to export then."""
-        import torch
+        """Whether the session cannot be ended from here: stopping or exporting it would crash.
 
-        return not torch._C._autograd._profiler_enabled()
+        Another profiler has taken it, or this is another thread (its state is the thread's own).
+        """
+        from torch.profiler import ProfilerAction
+
+        recording = self._profile.current_action in (
+            ProfilerAction.RECORD,
+            ProfilerAction.RECORD_AND_SAVE,
+        )
+        return threading.current_thread() is not self._thread or (
+            recording and not another_is_running()
+        )
 
     def export(self, path: Path) -> None:
         """Write the trace, compressed, under its name when it is whole."""
@@ -82,7 +113,7 @@ def _compress(source: Path, target: Path) -> None:
 
 
 def another_is_running() -> bool:
-    """Whether the program profiles itself: there can be only one profiler in a process."""
+    """Whether a profiler runs on this thread: there can be only one in a process."""
     import torch
 
     return bool(torch._C._autograd._profiler_enabled())

@@ -40,3 +40,12 @@ def test_a_rank_that_ran_fewer_is_not_matched() -> None:
 def test_the_reference_is_the_host_of_the_lowest_rank() -> None:
     found = estimate(TWO_HOSTS, [])
     assert (found["a"].offset_ns, found["a"].aligned) == (0, True)
+
+
+def test_sequence_numbers_match_what_counting_would_not() -> None:
+    # Rank 2 missed the first and saw one more at the end: sequence 1 to 6 against 2 to 7.
+    period = 1_000_000
+    ends = [("seq:g", "all_reduce", k, 0, period * k) for k in range(1, 7)]
+    ends += [("seq:g", "all_reduce", k, 2, period * k) for k in range(2, 8)]
+    found = estimate({0: "a", 2: "b"}, ends)["b"]
+    assert (found.offset_ns, found.samples, found.aligned) == (0, 5, True)

@@ -135,12 +135,59 @@ def test_b5_touching_intervals(load: Load) -> None:
 def test_b6_work_long_before_its_launch_is_left_out(load: Load) -> None:
     trace = TraceBuilder(base_ns=1_700_000_000_000_000_000)
     trace.kernel("gemm", 2000, 10)
-    trace.kernel(
-        "lost", ts_ns=1_600_000_000_000_000_000, dur_ns=10_000, launch_ns=1_700_000_000_001_000_000
-    )
+    trace.kernel("lost", 1000 - 10**11, 10, launch=1000)
     reader = load(trace)
     assert overlap(reader).compute_ns == 10 * US
     assert reader.rows("SELECT kind FROM damage") == [("work before its launch",)]
+
+
+def test_b4_a_time_of_zero_is_no_time(load: Load) -> None:
+    # Two kernels near 1.6e15 us and one at 0: the span is that of the two.
+    trace = TraceBuilder(base_ns=0)
+    trace.kernel("gemm", 1_600_000_000_000_000, 10, launch=False)
+    trace.kernel("gemm", 1_600_000_000_000_050, 10, launch=False)
+    trace.kernel("lost", 0, 0, launch=False)
+    reader = load(trace)
+    assert reader.rows("SELECT kind, count FROM damage") == [("impossible time", 1)]
+    (row,) = STEP_BREAKDOWN.run(reader).rows
+    assert (row.window_ns, row.compute_ns) == (60 * US, 20 * US)
+
+
+def test_communication_on_a_merged_stream_is_not_impossible(load: Load) -> None:
+    # One stream for all, as some writers have it: nccl[0,100] over ten gemms of 5 us.
+    trace = TraceBuilder()
+    trace.kernel("ncclDevKernel_AllReduce", 0, 100)
+    for number in range(10):
+        trace.kernel("gemm", 10 * number, 5)
+    row = overlap(load(trace))
+    assert (row.comm_ns, row.overlapped_ns) == (100 * US, 50 * US)
+
+
+def test_a_time_that_cannot_be_read_is_counted(load: Load) -> None:
+    trace = TraceBuilder()
+    trace.kernel("gemm", 0, 10)
+    for ts, dur in (("n/a", 5), (1e300, 5), (7, "abc")):
+        trace.raw({"ph": "X", "cat": "cpu_op", "name": "bad", "pid": 1, "tid": 1,
+                   "ts": ts, "dur": dur, "args": {}})  # fmt: skip
+    reader = load(trace)
+    assert dict(reader.rows("SELECT kind, count FROM damage")) == {
+        "no readable time": 2,
+        "unfinished event (no readable duration)": 1,
+    }
+
+
+def test_the_same_step_twice_is_the_first_and_a_gap_is_no_step(load: Load) -> None:
+    # Steps 1 [0,100) and 2 [100,200), both again at 1000; step 7 [2000,2100).
+    trace = TraceBuilder()
+    for at in (0, 1000):
+        trace.step(1, at, 100)
+        trace.step(2, at + 100, 100)
+    trace.step(7, 2000, 100)
+    trace.kernel("gemm", 2050, 10, launch=2010)
+    reader = load(trace)
+    rows = reader.rows("SELECT step, end_ns - start_ns FROM step ORDER BY step")
+    assert rows == [(1, 100 * US), (2, 100 * US), (7, 100 * US)]
+    assert reader.rows("SELECT kind, count FROM damage") == [("step marked twice", 2)]
 
 
 def test_b7_absolute_times_are_exact(load: Load) -> None:

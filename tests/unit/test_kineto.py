@@ -166,13 +166,13 @@ def test_times_are_exact(ns: int) -> None:
 
 def test_unusual_times() -> None:
     raws = [b"1e3", b"0.0005", b"0.0015", b"12", b""]
-    # Half to even below a nanosecond; no time at all is 0.
+    # Half to even below a nanosecond; no time at all is none.
     assert nanoseconds([msgspec.Raw(raw) for raw in raws]).to_pylist() == [
         1_000_000,
         0,
         2,
         12_000,
-        0,
+        None,
     ]
 
 

@@ -173,3 +173,44 @@ def test_no_pipeline(load: Load) -> None:
     result = PIPELINE_BUBBLE.run(load(trace))
     assert result.rows == []
     assert [m.reason for m in result.missing] == ["not available: no pipeline action in this run"]
+
+
+def test_a_stage_whose_work_is_lost_is_said_and_gives_no_zero_theory(load: Load) -> None:
+    """Stage 1 has its actions but no kernels of them: p is still 2, and its stage is missing."""
+    traces = []
+    for rank in (0, 1, 2):
+        trace = TraceBuilder(rank=rank, world_size=3, host="a")
+        trace.step(0, 0, 100)
+        if rank < 2:
+            for number, kind in enumerate("FB"):
+                trace.annotation(
+                    f"tracekit.action {kind} stage={rank} chunk=0 vstage={rank} mb=0",
+                    20 * number, 5,
+                )  # fmt: skip
+                if rank == 0:
+                    trace.kernel("gemm", 20 * number, 10, launch=20 * number + 1)
+        trace.kernel("unrelated", 90, 1, launch=89)
+        traces.append(trace)
+    reader = load(*traces)
+    result = PIPELINE_BUBBLE.run(reader)
+    assert [(row.stage, row.theoretical_ratio) for row in result.rows] == [(0, 1 / 2)]
+    (missing,) = (m for m in result.missing if "stages are here" in m.reason)
+    assert (missing.where["stage"], missing.reason[:16]) == ([1], "only 1 of 2 stag")
+    by_rank = PIPELINE_BUBBLE.run(reader, ["rank"])
+    assert [(row.rank, row.bubble_ratio is None) for row in by_rank.rows] == [
+        (0, False), (1, True), (2, True),
+    ]  # fmt: skip
+
+
+def test_without_step_marks_the_pipeline_is_one_window(load: Load) -> None:
+    trace = TraceBuilder(host="a")
+    for number, kind in enumerate("FB"):
+        at = 20 * number
+        trace.annotation(f"tracekit.action {kind} stage=0 chunk=0 vstage=0 mb=0", at, 5)
+        trace.kernel("gemm", at, 10, launch=at + 1)
+    result = PIPELINE_BUBBLE.run(load(trace), ["stage", "step"])
+    # F [0,10], B [20,30]: 10 of 30.
+    assert [(row.step, row.bubble_ns, row.window_ns) for row in result.rows] == [
+        (None, 10 * US, 30 * US)
+    ]
+    assert any("no step marks" in m.reason for m in result.missing)

@@ -154,3 +154,33 @@ def test_without_events_the_peak_is_not_available(load: Load, by: list[str]) -> 
     result = STAGE_MEMORY.run(load(trace), by)
     assert not result.available
     assert "no memory events" in result.missing[0].reason
+
+
+def test_the_spread_is_of_ranks_and_not_of_steps(load: Load) -> None:
+    # Peaks by step 50 and 100 on rank 0, 150 and 200 on rank 1: the ranks differ by 100.
+    traces = []
+    for rank, peaks in enumerate(((50, 100), (150, 200))):
+        trace = TraceBuilder(rank=rank, world_size=2)
+        trace.kernel("gemm", 5, 1)
+        for step, peak in enumerate(peaks):
+            trace.step(step, 100 * step, 100)
+            trace.memory(100 * step + 10, peak, peak, 0, device_type=1)
+        traces.append(trace)
+    reader = load(*traces)
+    (row,) = STAGE_MEMORY.run(reader, ["stage"]).rows
+    assert (row.peak_allocated_bytes, row.spread_bytes) == (200, 100)
+    assert [r.spread_bytes for r in STAGE_MEMORY.run(reader, ["step"]).rows] == [100, 100]
+
+
+def test_a_peak_outside_the_steps_is_the_ranks_peak(load: Load) -> None:
+    trace = TraceBuilder()
+    trace.kernel("gemm", 5, 1)
+    trace.memory(1, 900, 900, 0, device_type=1)
+    trace.memory(2, -890, 10, 0, device_type=1)
+    trace.step(0, 3, 100)
+    trace.memory(50, 10, 20, 0, device_type=1)
+    reader = load(trace)
+    (row,) = STAGE_MEMORY.run(reader).rows
+    assert (row.peak_allocated_bytes, row.peak_step) == (900, None)
+    (row,) = STAGE_MEMORY.run(reader, ["step"]).rows
+    assert (row.step, row.peak_allocated_bytes) == (0, 20)

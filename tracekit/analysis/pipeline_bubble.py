@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from tracekit.analysis.base import Analyzer, Dim, Missing, Unit, Value
-from tracekit.simulate.recognise import Recognised, recognise
+from tracekit.simulate.recognise import recognise
 from tracekit.simulate.schedules import Action
 from tracekit.simulate.theory import theoretical_bubble_ratio, why_no_theory
 from tracekit.store import Reader
@@ -51,47 +51,68 @@ class PipelineBubble:
     cooldown_ns: Annotated[int | None, Value("Bubble after the last forward.", Unit.NS, "lower")]
 
 
-# Of several ranks on one stage (tensor parallel) one tells the order.
+# Of several ranks on one stage (tensor parallel) one tells the order. Step -1: no step marks.
 _ORDERS = """
-    SELECT pipeline, step, stage, kind, chunk, microbatch
-    FROM action WHERE start_ns IS NOT NULL AND step IS NOT NULL
-    QUALIFY rank = min(rank) OVER (PARTITION BY pipeline, stage)
+    SELECT pipeline, coalesce(step, -1) AS step, stage, kind, chunk, microbatch
+    FROM action WHERE start_ns IS NOT NULL
+        AND (step IS NOT NULL OR rank NOT IN (SELECT rank FROM step))
+    QUALIFY rank = min(rank) OVER (PARTITION BY pipeline, step, stage)
     ORDER BY pipeline, step, stage, host_start_ns
 """
 
-# Stages that each pipeline should have: virtual stages as recorded, over chunks per position.
+# Stages that each pipeline should have: virtual stages as recorded over chunks per position, the
+# size of the pipeline's group, and no fewer than were seen, with or without work.
 _EXPECTED = """
-    SELECT a.pipeline, max(r.stages) // (max(a.chunk) + 1)
-    FROM action AS a JOIN rank AS r USING (rank) GROUP BY a.pipeline
+    SELECT a.pipeline, greatest(
+        coalesce(max(r.stages) // (max(a.chunk) + 1), 0),
+        coalesce(max(m.size), 0), coalesce(max(g.size), 0), max(a.stage) + 1)
+    FROM action AS a
+    JOIN rank AS r USING (rank)
+    LEFT JOIN mesh AS m ON m.rank = a.rank AND m.dim = 'pp'
+    LEFT JOIN process_group AS g ON g.rank = a.rank AND g.dim = 'pp'
+    GROUP BY a.pipeline
 """
 
-_Schedules = dict[tuple[int, int], Recognised]
+_Key = tuple[int, int]  # pipeline, step
 
 
-def _recognise_all(reader: Reader, expected: dict[int, int | None]) -> _Schedules:
-    """The schedule of each pipeline and step."""
-    by_step: dict[tuple[int, int], dict[int, list[Action]]] = defaultdict(lambda: defaultdict(list))
+def _orders(reader: Reader, expected: dict[int, int]) -> dict[_Key, list[list[Action]]]:
+    """The actions of each stage in order; none of a stage whose work is not here."""
+    found: dict[_Key, list[list[Action]]] = {}
     for pipeline, step, stage, kind, chunk, microbatch in reader.rows(_ORDERS):
-        by_step[pipeline, step][stage].append(Action(kind, stage, chunk, microbatch))
-    found = {}
-    for (pipeline, step), by_stage in by_step.items():
-        p = max(expected.get(pipeline) or 0, max(by_stage) + 1)
-        found[pipeline, step] = recognise([by_stage.get(stage, []) for stage in range(p)])
+        stages = found.setdefault((pipeline, step), [[] for _ in range(expected[pipeline])])
+        stages[stage].append(Action(kind, stage, chunk, microbatch))
     return found
 
 
-def _absent_stages(reader: Reader, expected: dict[int, int | None]) -> list[Missing]:
+def _absent_stages(orders: dict[_Key, list[list[Action]]]) -> list[Missing]:
     """A window is only whole with all stages: the first forward or last backward may be missing."""
+    absent: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
+    for (pipeline, step), stages in orders.items():
+        without = tuple(stage for stage, order in enumerate(stages) if not order)
+        if without:
+            absent[pipeline, without].append(step)
     found = []
-    for pipeline, stages in reader.rows(
-        "SELECT pipeline, list(DISTINCT stage ORDER BY stage) FROM action GROUP BY pipeline"
-    ):
-        p = max(expected.get(pipeline) or 0, max(stages) + 1)
-        absent = sorted(set(range(p)) - set(stages))
-        if absent:
-            reason = f"only {len(stages)} of {p} stages are here: the window may be too short"
-            found.append(Missing(reason, {"pipeline": pipeline, "stage": absent}))
+    for (pipeline, without), steps in absent.items():
+        p = len(next(stages for key, stages in orders.items() if key[0] == pipeline))
+        where: dict[str, Any] = {"pipeline": pipeline, "stage": list(without)}
+        if set(steps) != {step for key, step in orders if key == pipeline}:
+            where["step"] = steps
+        reason = f"only {p - len(without)} of {p} stages are here: the window may be too short"
+        found.append(Missing(reason, where))
     return found
+
+
+def _ranks_without(reader: Reader, records: list[dict[str, Any]]) -> list[Missing]:
+    """No rank drops out: one without a pipeline action keeps an empty row."""
+    seen = {record["rank"] for record in records}
+    absent = [
+        rank for (rank,) in reader.rows("SELECT rank FROM rank ORDER BY rank") if rank not in seen
+    ]
+    empty = dict.fromkeys(field.name for field in fields(PipelineBubble))
+    records += [{**empty, "rank": rank} for rank in absent]
+    reason = "not available: no work of a pipeline action on this rank"
+    return [Missing(reason, {"rank": absent})] if absent else []
 
 
 def _add_theory(
@@ -99,10 +120,13 @@ def _add_theory(
 ) -> list[Missing]:
     """Fill in the schedule and its theory where all steps of a row agree on them."""
     if not records:
+        if reader.scalar("SELECT count(*) FROM action"):
+            return [Missing("not available: no work of the pipeline's actions is in the trace")]
         return [Missing("not available: no pipeline action in this run")]
-    expected: dict[int, int | None] = dict(reader.rows(_EXPECTED))
-    schedules = _recognise_all(reader, expected)
-    missing = _absent_stages(reader, expected)
+    expected: dict[int, int] = dict(reader.rows(_EXPECTED))
+    orders = _orders(reader, expected)
+    missing = _absent_stages(orders)
+    schedules = {key: recognise(stages) for key, stages in orders.items()}
     reasons = set()
     for record in records:
         seen = {
@@ -121,6 +145,8 @@ def _add_theory(
         why = only.reason or why_no_theory(only.name, only.p, only.m, only.v)
         if why is not None:
             reasons.add(f"no theory: {why}")
+    if "rank" in by:
+        missing += _ranks_without(reader, records)
     return missing + [Missing(reason) for reason in sorted(reasons)]
 
 

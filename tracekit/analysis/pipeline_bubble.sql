@@ -1,9 +1,11 @@
 WITH
+-- A rank without step marks is one step, -1 until the end.
 _actions AS (
-    SELECT a.pipeline, a.stage, a.rank, a.step, a.kind, a.microbatch,
+    SELECT a.pipeline, a.stage, a.rank, coalesce(a.step, -1) AS step, a.kind, a.microbatch,
         a.start_ns - c.offset_ns AS start_ns, a.end_ns - c.offset_ns AS end_ns
     FROM action AS a JOIN clock AS c USING (rank)
-    WHERE a.start_ns IS NOT NULL AND a.step IS NOT NULL
+    WHERE a.start_ns IS NOT NULL
+        AND (a.step IS NOT NULL OR a.rank NOT IN (SELECT rank FROM step))
 ),
 _windows AS (
     SELECT pipeline, step, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
@@ -33,7 +35,7 @@ _work AS (
                 AND w.operation NOT IN ('send', 'recv', 'send_recv')))
     UNION ALL
     SELECT a.rank, a.start_ns, a.end_ns, 1, 0, 0
-    FROM _actions AS a JOIN rank AS r USING (rank) WHERE r.evidence <> 'kernel'
+    FROM _actions AS a JOIN rank AS r USING (rank) WHERE r.evidence = 'operator'
     UNION ALL
     SELECT end_rank.rank,
         greatest(t.send_start_ns - s.offset_ns, t.recv_start_ns - d.offset_ns),
@@ -81,6 +83,17 @@ _cell_sums AS (
     FROM _cells AS c JOIN _segments AS s USING (rank, step)
     GROUP BY ALL
 ),
+-- Whether all point-to-point work of a rank was matched with its other end.
+_point_to_point AS (
+    SELECT w.rank, count(*) = count(t.rank) AS whole
+    FROM work AS w
+    LEFT JOIN (
+        SELECT src_rank AS rank, send_event AS event_id FROM transfer
+        UNION ALL SELECT dst_rank, recv_event FROM transfer
+    ) AS t ON t.rank = w.rank AND t.event_id = w.event_id
+    WHERE w.operation IN ('send', 'recv', 'send_recv')
+    GROUP BY w.rank
+),
 _rows AS (
     SELECT
         CASE WHEN list_contains($by, 'pipeline') OR list_contains($by, 'rank')
@@ -88,12 +101,17 @@ _rows AS (
         CASE WHEN list_contains($by, 'stage') OR list_contains($by, 'rank')
             THEN m.stage END AS stage,
         CASE WHEN list_contains($by, 'rank') THEN m.rank END AS rank,
-        CASE WHEN list_contains($by, 'step') THEN m.step END AS step,
-        m.step AS one_step, r.evidence = 'kernel' AS on_device, k.aligned,
+        CASE WHEN list_contains($by, 'step') THEN nullif(m.step, -1) END AS step,
+        m.step AS one_step, r.evidence = 'kernel' AS on_device,
+        -- One clock that is not aligned moves the window of all.
+        bool_and(k.aligned) OVER (PARTITION BY m.pipeline, m.step) AS aligned,
+        p.whole AS transfers_known,
         m.* EXCLUDE (pipeline, stage, rank, step)
-    FROM _cell_sums AS m JOIN rank AS r USING (rank) JOIN clock AS k USING (rank)
-),
-_matched AS (SELECT count(*) > 0 AS any FROM transfer)
+    FROM _cell_sums AS m
+    JOIN rank AS r USING (rank)
+    JOIN clock AS k USING (rank)
+    LEFT JOIN _point_to_point AS p USING (rank)
+)
 SELECT pipeline, stage, rank, step,
     sum(bubble_ns) / sum(window_ns) AS bubble_ratio,
     NULL AS theoretical_ratio,
@@ -104,7 +122,7 @@ SELECT pipeline, stage, rank, step,
     (sum(window_ns) // count(*))::BIGINT AS window_ns,
     (sum(busy_ns) // count(*))::BIGINT AS busy_ns,
     -- Without matched ends the wait cannot be told from the transfer: all of it is bubble.
-    CASE WHEN any_value(_matched.any) THEN (sum(transfer_ns) // count(*))::BIGINT END
+    CASE WHEN bool_and(coalesce(transfers_known, false)) THEN (sum(transfer_ns) // count(*))::BIGINT END
         AS transfer_ns,
     CASE WHEN bool_and(on_device) THEN (sum(other_comm_ns) // count(*))::BIGINT END
         AS other_comm_ns,
@@ -112,8 +130,13 @@ SELECT pipeline, stage, rank, step,
     (sum(warmup_ns) // count(*))::BIGINT AS warmup_ns,
     (sum(bubble_ns - warmup_ns - cooldown_ns) // count(*))::BIGINT AS steady_ns,
     (sum(cooldown_ns) // count(*))::BIGINT AS cooldown_ns,
-    CASE WHEN NOT bool_and(aligned) THEN
-        'estimated: the clocks of the hosts are not aligned (see coverage)' END AS missing
-FROM _rows, _matched
+    CASE
+        WHEN NOT bool_and(aligned) THEN
+            'estimated: the clocks of the hosts are not aligned (see coverage)'
+        WHEN count(DISTINCT on_device) > 1 THEN
+            'estimated: some ranks are measured by kernels, others by operators'
+        WHEN bool_or(one_step = -1) THEN 'no step marks in the trace: one window over all actions'
+    END AS missing
+FROM _rows
 GROUP BY pipeline, stage, rank, step
 ORDER BY pipeline, stage, rank, step

@@ -52,7 +52,8 @@ _samples AS (
         nullif(m.total_reserved, 0) AS reserved
     FROM memory_event AS m
     JOIN _base AS b USING (rank, device_type)
-    JOIN _windows AS w ON w.rank = m.rank AND m.ts_ns >= w.start_ns AND m.ts_ns < w.end_ns
+    -- What lies in no step's window still counts for the rank: its step is null.
+    LEFT JOIN _windows AS w ON w.rank = m.rank AND m.ts_ns >= w.start_ns AND m.ts_ns < w.end_ns
 ),
 _peaks AS (
     SELECT rank, step,
@@ -66,7 +67,7 @@ _peaks AS (
 _grads AS (
     SELECT g.rank, g.step, g.bytes, g.persistent, max(m.ts_ns) AS since_ns
     FROM _storage AS g
-    JOIN _windows AS w USING (rank, step)
+    JOIN _windows AS w ON w.rank = g.rank AND w.step = g.step
     LEFT JOIN memory_event AS m ON m.rank = g.rank AND m.address = g.address AND m.bytes > 0
         AND m.ts_ns >= w.start_ns AND m.ts_ns < w.end_ns
     GROUP BY g.rank, g.step, g.address, g.bytes, g.persistent
@@ -104,8 +105,11 @@ _cells AS (
         CASE WHEN s.params IS NOT NULL THEN coalesce(f.at_peak, 0) END AS gathered,
         coalesce(fm.bytes, 0) AS gathered_peak,
         i.in_flight, i.peak_in, r.device_bytes - p.reserved AS headroom,
-        p.last_allocated - lag(p.last_allocated) OVER (PARTITION BY p.rank ORDER BY p.step)
-            AS growth
+        CASE WHEN p.step IS NOT NULL THEN
+            p.last_allocated - lag(p.last_allocated) OVER (
+                PARTITION BY p.rank, p.step IS NULL ORDER BY p.step
+            ) END AS growth,
+        max(p.peak) OVER (PARTITION BY p.rank) AS rank_peak
     FROM _peaks AS p
     JOIN rank AS r USING (rank)
     LEFT JOIN _state AS s USING (rank)
@@ -125,14 +129,19 @@ _grouped AS (
         min_by(c, (-c.peak, c.peak_ns)) FILTER (c.peak IS NOT NULL) AS top,
         max(c.gathered_peak)::BIGINT AS gathered_peak,
         avg(c.growth) AS growth,
-        max(c.peak) - min(c.peak) AS step_spread,
+        -- Of the ranks, not of their steps.
+        CASE WHEN list_contains($by, 'step') THEN max(c.peak) - min(c.peak)
+            ELSE max(c.rank_peak) - min(c.rank_peak) END AS spread,
         any_value(d.device_type) AS device_type,
         -- Model state is known without memory events too.
         max(s.params) AS params, max(s.grads) AS grads, max(s.optimizer) AS optimizer,
         max(s.padding) AS padding
     FROM rank AS r
     JOIN rank_stage AS t USING (rank)
-    LEFT JOIN _cells AS c ON c.rank = r.rank
+    LEFT JOIN _cells AS c ON c.rank = r.rank AND (
+        c.step IS NOT NULL OR NOT list_contains($by, 'step')
+        OR r.rank NOT IN (SELECT rank FROM step)
+    )
     LEFT JOIN _device AS d ON d.rank = r.rank
     LEFT JOIN _state AS s ON s.rank = r.rank
     GROUP BY ALL
@@ -155,7 +164,7 @@ SELECT rank, stage, step,
     top.peak_in,
     top.in_flight,
     round(growth)::BIGINT AS growth_bytes,
-    CASE WHEN rank IS NULL THEN step_spread END::BIGINT AS spread_bytes,
+    CASE WHEN rank IS NULL THEN spread END::BIGINT AS spread_bytes,
     CASE
         WHEN top IS NULL AND device_type IS NULL THEN
             'peak not available: no memory events (profile with profile_memory=True)'

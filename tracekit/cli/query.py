@@ -39,6 +39,8 @@ def command(database: Path, sql: str, form: str, limit: int) -> None:
 
     from tracekit.store import open_run
 
+    if not sql.strip(" ;\n\t"):
+        raise UsageError("the query is empty")
     with open_run(database) as reader:
         try:
             cursor = reader.execute(sql)

@@ -78,6 +78,12 @@ def _grouping(
         return None
     if names:
         return wanted
+    known = {dim for each in choose(()) for dim in each.by}
+    for dim in wanted:
+        if dim not in known:
+            raise UsageError(
+                f"nothing is grouped by {dim!r}; there are: {', '.join(sorted(known))}"
+            )
     return tuple(dim for dim in wanted if dim in analyzer.by) or None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
@@ -92,13 +91,28 @@ def command(
 
 def _prepare(output: Path, directory: Path, *, force: bool, ingests: bool) -> None:
     """Refuse before the training starts what would fail after it."""
+    from tracekit.store.store import refuse_to_replace
+    from tracekit_collectors.records import is_ours
+
     if ingests and output.exists() and not force:
         raise UsageError(f"{output}: exists; give -f to replace it")
-    if directory.exists() and any(directory.iterdir()):
-        if not force:
-            raise UsageError(f"{directory}: holds an earlier run; give -f to replace it")
-        shutil.rmtree(directory)
+    if ingests and output.resolve() == directory.resolve():
+        raise UsageError(f"{output}: is the run directory too; give another --run-dir")
+    if ingests and not output.resolve().parent.is_dir():
+        raise UsageError(f"{output}: there is no folder {output.parent}")
+    held = sorted(directory.iterdir()) if directory.is_dir() else []
+    foreign = [path.name for path in held if path.is_dir() or not is_ours(path.name)]
+    if foreign:
+        raise UsageError(
+            f"{directory}: holds what is no run ({foreign[0]}); give another --run-dir"
+        )
+    if held and not force:
+        raise UsageError(f"{directory}: holds an earlier run; give -f to replace it")
+    if ingests and force:
+        refuse_to_replace(output)
     try:
+        for path in held:
+            path.unlink()
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{directory}: cannot be made: {error.strerror or error}") from error

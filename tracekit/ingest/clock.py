@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from tracekit.store.store import Writer
 
 MIN_SAMPLES = 5
+_BY_SEQUENCE = "seq:"
 
 # Ends of operations that cannot end anywhere before every rank has arrived: never broadcast,
-# reduce or point to point. The k-th of an operation within a group is the same one on all ranks.
+# reduce or point to point. The same sequence number within a group is the same collective on all
+# ranks; where a trace has none, the k-th of an operation is.
 _ENDS = """
-    SELECT coalesce(a.group_name || ':' || coalesce(a.group_ranks, ''), '') AS members,
+    SELECT
+        CASE WHEN a.seq IS NOT NULL THEN 'seq:' ELSE '' END
+            || coalesce(a.group_name || ':' || coalesce(a.group_ranks, ''), '') AS members,
         w.operation,
-        row_number() OVER (
+        coalesce(a.seq, row_number() OVER (
             PARTITION BY w.rank, members, w.operation ORDER BY w.start_ns, w.event_id
-        ) AS ordinal,
+        )) AS ordinal,
         w.rank, w.end_ns
     FROM work AS w
     LEFT JOIN comm_args AS a USING (rank, event_id)
@@ -50,14 +54,19 @@ def estimate(
 
     Args:
         domains: rank -> clock domain.
-        ends: (members, operation, ordinal, rank, end_ns) of each collective on each rank.
+        ends: (members, operation, ordinal, rank, end_ns) of each collective on each rank; the
+            ordinal is the sequence number where members begin with ``seq:``.
     """
     reference = domains[min(domains)]
     # A group that ran an operation more often on one rank than on another cannot be matched.
     counts: dict[tuple[str, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for members, operation, _, rank, _ in ends:
         counts[members, operation][rank] += 1
-    matched = {key for key, per_rank in counts.items() if len(set(per_rank.values())) == 1}
+    matched = {
+        key
+        for key, per_rank in counts.items()
+        if key[0].startswith(_BY_SEQUENCE) or len(set(per_rank.values())) == 1
+    }
     by_collective: dict[tuple[str, str, int], dict[str, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )

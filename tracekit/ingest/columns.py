@@ -42,6 +42,7 @@ CATEGORIES = {
 GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _NO_ARGS = Args()
 _MEMORY = "[memory]"
+_LARGEST_NS = 1 << 61
 
 
 class Names:
@@ -83,9 +84,7 @@ class Columns:
         flows: list[Event] = []
         for event in block:
             phase = event.ph
-            if not event.ts and phase != "M":
-                self.skipped["no time"] += 1
-            elif phase == "X":
+            if phase == "X":
                 spans.append(event)
             elif phase in ("i", "I"):
                 (memory if event.name == _MEMORY else spans).append(event)
@@ -118,7 +117,21 @@ class Columns:
         if event.name == "thread_name" and event.args is not None:
             self._thread_names[(str(event.pid), str(event.tid))] = str(event.args.name)
 
+    def _timed(self, events: list[Event]) -> tuple[list[Event], pa.Array]:
+        """The events whose time can be read, and their times; the others are counted."""
+        times = nanoseconds([event.ts for event in events])
+        if self._base_ns:  # the sum must fit too
+            fits = pc.less(pc.abs(times), _LARGEST_NS)
+            times = pc.if_else(fits, times, pa.scalar(None, pa.int64()))
+        if times.null_count:
+            readable = times.is_valid().to_pylist()
+            events = [event for event, ok in zip(events, readable, strict=True) if ok]
+            self.skipped["no readable time"] += times.null_count
+            times = times.drop_null()
+        return events, pc.add(times, self._base_ns)
+
     def _take_spans(self, events: list[Event]) -> None:
+        events, times = self._timed(events)
         if not events:
             return
         args = [event.args or _NO_ARGS for event in events]
@@ -126,6 +139,17 @@ class Columns:
         first = self.events
         self.events += count
         durations = nanoseconds([event.dur for event in events])
+        lengthless = (
+            sum(
+                event.ph == "X" and length is None
+                for event, length in zip(events, durations.to_pylist(), strict=True)
+            )
+            if durations.null_count
+            else 0
+        )
+        if lengthless:
+            self.skipped["unfinished event (no readable duration)"] += lengthless
+        durations = pc.fill_null(durations, 0)
         unfinished = pc.sum(pc.less(durations, 0)).as_py() or 0
         if unfinished:
             self.skipped["unfinished event (negative duration)"] += unfinished
@@ -137,7 +161,7 @@ class Columns:
             "event_id": pa.array(range(first, first + count), pa.int32()),
             "cat": pa.array(categories, pa.string()).dictionary_encode(),
             "name_id": pa.array([self._names.id_of(str(e.name)) for e in events], pa.int32()),
-            "ts_ns": pc.add(nanoseconds([event.ts for event in events]), self._base_ns),
+            "ts_ns": times,
             "dur_ns": durations,
             "thread_id": pa.array([self._thread(event) for event in events], pa.int32()),
             "device": _integers(
@@ -195,6 +219,7 @@ class Columns:
         self._writer.append("comm_args", pa.table(table))
 
     def _take_memory(self, events: list[Event]) -> None:
+        events, times = self._timed(events)
         if not events:
             return
         args = [event.args or _NO_ARGS for event in events]
@@ -203,7 +228,7 @@ class Columns:
         self._memory_events += count
         table = {
             "rank": _constant(self._rank, count),
-            "ts_ns": pc.add(nanoseconds([event.ts for event in events]), self._base_ns),
+            "ts_ns": times,
             "ordinal": pa.array(range(first, first + count), pa.int32()),
             "device_type": _integers([a.device_type for a in args], pa.int32()),
             "device": _integers([a.device_id for a in args], pa.int32()),
@@ -216,7 +241,7 @@ class Columns:
 
     def _take_flows(self, events: list[Event]) -> None:
         # Launch links also stand in correlation ids: only links that stand nowhere else are kept.
-        kept = [event for event in events if event.cat == "fwdbwd"]
+        kept, times = self._timed([event for event in events if event.cat == "fwdbwd"])
         if not kept:
             return
         table = {
@@ -224,7 +249,7 @@ class Columns:
             "kind": _strings([event.cat for event in kept]),
             "flow_id": _integers([event.id for event in kept], pa.int64()),
             "is_start": pa.array([event.ph == "s" for event in kept], pa.bool_()),
-            "ts_ns": pc.add(nanoseconds([event.ts for event in kept]), self._base_ns),
+            "ts_ns": times,
             "thread_id": pa.array([self._thread(event) for event in kept], pa.int32()),
         }
         self._writer.append("flow", pa.table(table))
@@ -233,26 +258,27 @@ class Columns:
 def nanoseconds(raws: Sequence[msgspec.Raw]) -> pa.Array:
     """Microseconds as written (number or string, any number of decimals) to integer ns, exactly.
 
-    Digits below a nanosecond are rounded half to even; a missing time is 0.
+    Digits below a nanosecond are rounded half to even; what is missing, no number, or beyond
+    what an int64 holds is null.
     """
     texts = pc.utf8_trim(
-        pa.array([bytes(raw) or b"0" for raw in raws], pa.binary()).cast(pa.string()),
+        pa.array([bytes(raw) or None for raw in raws], pa.binary()).cast(pa.string()),
         '" ',
     )
     try:
         exact = texts.cast(pa.decimal128(28, 3))
-        return (
-            pc.multiply(exact, pa.scalar(Decimal(1000))).cast(pa.decimal128(38, 0)).cast(pa.int64())
-        )
+        found = pc.multiply(exact, pa.scalar(Decimal(1000))).cast(pa.decimal128(38, 0))
+        return found.cast(pa.int64())
     except pa.ArrowInvalid:
         return pa.array([_exact(text) for text in texts.to_pylist()], pa.int64())
 
 
-def _exact(text: str) -> int:
+def _exact(text: str | None) -> int | None:
     try:
-        return int((Decimal(text) * 1000).to_integral_value(ROUND_HALF_EVEN))
+        found = Decimal(text or "").scaleb(3).to_integral_value(ROUND_HALF_EVEN)
+        return int(found) if abs(found) < 1 << 63 else None
     except (InvalidOperation, ValueError, OverflowError):
-        return 0
+        return None
 
 
 def _first(*values: Any) -> Any:

@@ -37,6 +37,10 @@ def load(writer: Writer, path: Path) -> tuple[int, int]:
                     [sample[name] for name in _FIELDS[:4]]
                     + [sample.get(name) for name in _FIELDS[4:]]
                 )
+                whole = [rows[-1][1], *rows[-1][3:]]  # all but the host and the uuid
+                if not all(v is None or (type(v) is int and abs(v) < 1 << 62) for v in whole):
+                    rows.pop()
+                    raise ValueError
             except (ValueError, KeyError, TypeError):
                 bad += 1
     writer.insert("nvml_sample", rows)

@@ -13,13 +13,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from tracekit.errors import InputError, UsageError
 from tracekit.ingest import clock, memory, nvml, sources
 from tracekit.ingest.columns import Columns, Names
 from tracekit.ingest.kineto import TraceFile, open_trace
-from tracekit.store.store import Writer, create, sql_file
+from tracekit.store.store import Writer, create, refuse_to_replace, sql_file
 from tracekit_collectors import records
 
+_LARGEST_BASE_NS = 1 << 61
 Progress = Callable[[str, int], None]  # what was done, bytes on disk that it settles
 
 
@@ -40,7 +43,7 @@ class _Load:
     summary: Summary
     names: Names = field(default_factory=Names)
     owners: dict[int, Path] = field(default_factory=dict)
-    hashes: dict[str, Path] = field(default_factory=dict)
+    hashes: dict[Path, str] = field(default_factory=dict)
     files: int = 0
 
 
@@ -70,6 +73,7 @@ def ingest(
     found = sources.find(paths)
     if output.exists() and not force:
         raise UsageError(f"{output}: exists; give --force to replace it")
+    refuse_to_replace(output)
     summary = Summary()
     with create(output) as writer:
         load = _Load(writer, found, device, summary)
@@ -91,20 +95,20 @@ def sizes(paths: Sequence[Path]) -> int:
 
 def _load_trace(load: _Load, path: Path) -> None:
     content = hashlib.sha256(path.read_bytes()).hexdigest()
-    if content in load.hashes:
-        load.summary.warnings.append(f"{path}: same content as {load.hashes[content]}, skipped")
-        return
-    load.hashes[content] = path
     trace = open_trace(path)
     blocks = trace.blocks()
     first = next(blocks, [])  # the header of an unusual layout is known after the first block
     rank, manifest = _rank_of(load, path, trace.header)
+    if rank in load.owners and load.hashes[load.owners[rank]] == content:
+        load.summary.warnings.append(f"{path}: same content as {load.owners[rank]}, skipped")
+        return
     if rank in load.owners:
         raise InputError(
             f"{path}: rank {rank} is also claimed by {load.owners[rank]}; "
-            "give one of them only, or name the ranks in the file names"
+            "give one run at a time, and one file of each rank"
         )
     load.owners[rank] = path
+    load.hashes[path] = content
     columns = Columns(load.writer, load.names, rank, _base_ns(trace.header))
     columns.take(first)
     for block in blocks:
@@ -113,7 +117,12 @@ def _load_trace(load: _Load, path: Path) -> None:
     _insert_rank(load, rank, trace.header, manifest)
     _insert_groups(load.writer, rank, trace.header)
     if manifest is not None:
-        _insert_manifest(load.writer, rank, manifest)
+        try:
+            _insert_manifest(load.writer, rank, manifest)
+        except (AttributeError, TypeError, ValueError, duckdb.Error) as error:
+            reason = " ".join(str(error).split())[:200]
+            load.summary.warnings.append(f"rank {rank}: manifest used in part only: {reason}")
+            load.writer.insert("note", [(rank, "problem", f"manifest: {reason}", "manifest")])
     _insert_file(load, path, content, rank, trace, columns)
     load.summary.ranks.append(rank)
     load.summary.events += columns.events
@@ -131,8 +140,8 @@ def _rank_of(
         ),
         None,
     )
-    stated = _distributed(header).get("rank")
-    if isinstance(stated, int):
+    stated = _count(_distributed(header).get("rank"))
+    if stated is not None:
         return stated, manifest
     if manifest is not None:
         return manifest.rank, manifest
@@ -148,8 +157,20 @@ def _rank_of(
 
 
 def _base_ns(header: dict[str, Any]) -> int:
-    base = header.get("baseTimeNanoseconds", 0)
-    return base if isinstance(base, int) else int(base) if str(base).isdigit() else 0
+    """The base that times are relative to; one that no clock shows is none."""
+    return _count(header.get("baseTimeNanoseconds"), _LARGEST_BASE_NS) or 0
+
+
+def _count(value: Any, largest: int = 2**31 - 1) -> int | None:
+    """A whole number as headers write it, perhaps in quotes; None for what is none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+    return value if ok else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _distributed(header: dict[str, Any]) -> dict[str, Any]:
@@ -161,28 +182,30 @@ def _insert_rank(
     load: _Load, rank: int, header: dict[str, Any], manifest: records.RankManifest | None
 ) -> None:
     info = _distributed(header)
-    world = info.get("world_size")
+    world = _count(info.get("world_size"))
     devices = header.get("deviceProperties")
     host = header.get("host_name") or (manifest.host if manifest else None)
     device = devices[0] if isinstance(devices, list) and devices else {}
-    pipeline = manifest.pipeline if manifest else {}
+    device = device if isinstance(device, dict) else {}
+    pipeline = manifest.pipeline if manifest and isinstance(manifest.pipeline, dict) else {}
     load.writer.insert(
         "rank",
         [
             (
                 rank,
-                world if isinstance(world, int) else (manifest.world_size if manifest else None),
+                world if world is not None else (manifest.world_size if manifest else None),
                 host if isinstance(host, str) else None,
                 manifest.local_rank if manifest else None,
                 manifest.pid if manifest else None,
-                info.get("backend"),
+                _text(info.get("backend")),
                 manifest.device_kind if manifest else load.device,
-                (manifest.device_name if manifest else None) or device.get("name"),
-                (manifest.device_bytes if manifest else None) or device.get("totalGlobalMem"),
+                (manifest.device_name if manifest else None) or _text(device.get("name")),
+                (manifest.device_bytes if manifest else None)
+                or _count(device.get("totalGlobalMem"), 1 << 62),
                 "none",
-                pipeline.get("schedule"),
-                pipeline.get("stages"),
-                pipeline.get("microbatches"),
+                _text(pipeline.get("schedule")),
+                _count(pipeline.get("stages")),
+                _count(pipeline.get("microbatches")),
                 manifest.state if manifest else None,
             )
         ],
@@ -191,25 +214,25 @@ def _insert_rank(
 
 def _insert_groups(writer: Writer, rank: int, header: dict[str, Any]) -> None:
     groups = _distributed(header).get("pg_config")
-    rows = []
+    rows: dict[str, tuple[Any, ...]] = {}  # a group listed twice is one group
     for group in groups if isinstance(groups, list) else []:
         if not isinstance(group, dict) or "pg_name" not in group:
             continue
-        ranks = [r for r in group.get("ranks") or [] if isinstance(r, int)]
-        size = group.get("pg_size")
+        listed = group.get("ranks")
+        ranks = [r for r in listed if _count(r) == r] if isinstance(listed, list) else []
+        size = _count(group.get("pg_size"))
         description = group.get("pg_desc")
-        rows.append(
-            (
-                rank,
-                str(group["pg_name"]),
-                None if description in (None, "undefined") else str(description),
-                size if isinstance(size, int) else len(ranks) or None,
-                ranks,
-                bool(ranks) and size in (None, len(ranks)),
-                None,
-            )
+        name = str(group["pg_name"])
+        rows[name] = (
+            rank,
+            name,
+            None if description in (None, "undefined") else str(description),
+            size if size is not None else len(ranks) or None,
+            ranks,
+            bool(ranks) and size in (None, len(ranks)),
+            None,
         )
-    writer.insert("process_group", rows)
+    writer.insert("process_group", list(rows.values()))
 
 
 def _insert_manifest(writer: Writer, rank: int, manifest: records.RankManifest) -> None:

@@ -104,11 +104,16 @@ def print_rows(names: list[str], rows: list[tuple[Any, ...]], stream: TextIO) ->
     plain_console(stream).print(table)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # the command decides, not rich
+
+
 def plain_console(stream: TextIO) -> Console:
     """A console that takes all text literally."""
     # Without a terminal there is no width to fit: tables are as wide as they are.
     fitted = stream.isatty() or "COLUMNS" in os.environ
-    return Console(
+    return _Console(
         file=stream,
         width=None if fitted else _PLAIN_WIDTH,
         highlight=False,

@@ -35,6 +35,9 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+_ROWS_A_STATEMENT = 500
+
+
 class Reader:
     """A run, read-only. One reader may be used from several threads through :meth:`cursor`."""
 
@@ -93,11 +96,13 @@ class Writer(Reader):
 
     def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Append a few rows in the order of the table's columns."""
-        if rows:
-            marks = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(
-                f"INSERT INTO {table} VALUES ({marks})",  # noqa: S608
-                [[_storable(value) for value in row] for row in rows],
+        # Many rows a statement: one a statement takes about a millisecond each.
+        for start in range(0, len(rows), _ROWS_A_STATEMENT):
+            part = rows[start : start + _ROWS_A_STATEMENT]
+            marks = "(" + ", ".join("?" * len(part[0])) + ")"
+            self._connection.execute(
+                f"INSERT INTO {table} VALUES {', '.join([marks] * len(part))}",  # noqa: S608
+                [_storable(value) for row in part for value in row],
             )
 
     def script(self, sql: str) -> None:
@@ -108,6 +113,23 @@ class Writer(Reader):
 def sql_file(package: str, name: str) -> str:
     """The text of an SQL file that ships inside a package."""
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def refuse_to_replace(path: Path) -> None:
+    """Only a database may be replaced by a database, whatever the user forces.
+
+    Raises:
+        StoreError: there is something else at ``path``.
+    """
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(12)
+        # DuckDB's files carry these letters after a checksum.
+        if not head or head[8:12] == b"DUCK":
+            return
+    raise StoreError(f"{path}: is no database; not replaced")
 
 
 @contextlib.contextmanager

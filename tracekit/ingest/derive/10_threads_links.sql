@@ -13,21 +13,31 @@ FROM (
 ) AS busiest
 WHERE thread.rank = busiest.rank AND thread.thread_id = busiest.thread_id;
 
--- Step marks. A step marked twice on a rank (two threads, two captures) begins at the first.
+-- Step marks. A step marked twice on a rank (two threads, two captures) is the first of them.
 CREATE TEMP TABLE _mark AS
     SELECT e.rank,
         TRY_CAST(substr(n.name, 14) AS INTEGER) AS step,
         min(e.ts_ns) AS host_start_ns,
-        max(e.ts_ns + e.dur_ns) AS mark_end_ns
+        min_by(e.ts_ns + e.dur_ns, (e.ts_ns, -e.dur_ns)) AS mark_end_ns,
+        count(*) FILTER (e.cat = 'annotation') AS marks
     FROM event AS e JOIN name AS n USING (name_id)
     WHERE e.cat IN ('annotation', 'cpu_op') AND starts_with(n.name, 'ProfilerStep#')
     GROUP BY ALL HAVING step IS NOT NULL;
 
 CREATE TEMP TABLE _host_step AS
+    -- A step ends where the next begins; before a gap in the numbers, where its own mark ends.
     SELECT rank, step, host_start_ns,
-        coalesce(lead(host_start_ns) OVER w, greatest(mark_end_ns, host_start_ns)) AS host_end_ns
+        CASE WHEN lead(step) OVER w = step + 1 THEN lead(host_start_ns) OVER w
+            ELSE least(mark_end_ns, coalesce(lead(host_start_ns) OVER w, mark_end_ns))
+        END AS host_end_ns
     FROM _mark
     WINDOW w AS (PARTITION BY rank ORDER BY host_start_ns, step);
+
+INSERT INTO damage
+    SELECT NULL, rank, 'step marked twice', NULL, sum(marks - 1)::BIGINT,
+        'only the first mark counts: step ' || min(step)
+        || CASE WHEN count(*) > 1 THEN ' and others' ELSE '' END
+    FROM _mark WHERE marks > 1 GROUP BY rank;
 
 -- The launch of each piece of GPU work: the runtime call of the same correlation id, else the
 -- runtime call or operator of the same External id. Ids are unique within one rank's process

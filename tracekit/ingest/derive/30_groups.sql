@@ -9,11 +9,12 @@ CREATE MACRO _dim_of(text) AS
         WHEN regexp_matches(text, 'mesh_([a-z_]*_)?(pp|pipe)', 'i') THEN 'pp'
         WHEN regexp_matches(text, 'mesh_([a-z_]*_)?(cp|context|ulysses)', 'i') THEN 'cp'
         WHEN regexp_matches(text, 'mesh_([a-z_]*_)?(ep|expert)', 'i') THEN 'ep'
-        WHEN regexp_matches(text, 'EXPERT', 'i') THEN 'ep'
         WHEN regexp_matches(text, 'TENSOR(_MODEL)?_PARALLEL', 'i') THEN 'tp'
         WHEN regexp_matches(text, 'PIPELINE(_MODEL)?_PARALLEL', 'i') THEN 'pp'
         WHEN regexp_matches(text, 'CONTEXT_PARALLEL', 'i') THEN 'cp'
         WHEN regexp_matches(text, 'DATA_PARALLEL', 'i') THEN 'dp'
+        -- Last: EXPERT_DATA_PARALLEL is data parallelism among the copies of an expert.
+        WHEN regexp_matches(text, 'EXPERT', 'i') THEN 'ep'
     END;
 
 UPDATE process_group SET dim = _dim_of(description);

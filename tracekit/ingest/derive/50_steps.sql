@@ -1,6 +1,6 @@
 -- The window of a step ends when the next step has begun on the host and all that was launched
 -- up to here has run: so work lies in the window of the step that launched it, and the windows
--- of a rank tile its captured span.
+-- of a rank tile its captured span. Between two captures there is no window.
 INSERT INTO step BY NAME
     WITH _reached AS (
         SELECT h.*, max(w.end_ns) AS own_end_ns
@@ -16,7 +16,9 @@ INSERT INTO step BY NAME
         FROM _reached
     )
     SELECT rank, step, host_start_ns, host_end_ns,
-        coalesce(lag(end_ns) OVER (PARTITION BY rank ORDER BY host_start_ns, step), host_start_ns)
-            AS start_ns,
+        greatest(
+            host_start_ns,
+            coalesce(lag(end_ns) OVER (PARTITION BY rank ORDER BY host_start_ns, step), 0)
+        ) AS start_ns,
         end_ns
     FROM _ends;

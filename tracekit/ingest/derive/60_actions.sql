@@ -5,7 +5,7 @@ CREATE TEMP TABLE _marked AS
     WITH _named AS (
         SELECT e.rank, e.ts_ns, e.dur_ns,
             regexp_extract(n.name,
-                '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d+)$',
+                '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d{1,9})$',
                 ['kind', 'stage', 'chunk', 'mb']) AS ours,
             regexp_extract(n.name, '^PP:(\d+)([FBIW])(\d+)$', ['vstage', 'kind', 'mb']) AS torchs
         FROM event AS e JOIN name AS n USING (name_id)
@@ -62,8 +62,8 @@ INSERT INTO action BY NAME
     SELECT a.rank, a.step, a.kind, a.stage, a.chunk, a.microbatch,
         coalesce(p.first_rank, 0) AS pipeline,
         a.host_start_ns, a.host_end_ns,
-        CASE WHEN r.evidence = 'kernel' THEN l.start_ns ELSE a.host_start_ns END AS start_ns,
-        CASE WHEN r.evidence = 'kernel' THEN l.end_ns ELSE a.host_end_ns END AS end_ns
+        CASE WHEN r.evidence = 'operator' THEN a.host_start_ns ELSE l.start_ns END AS start_ns,
+        CASE WHEN r.evidence = 'operator' THEN a.host_end_ns ELSE l.end_ns END AS end_ns
     FROM _named_action AS a
     JOIN rank AS r USING (rank)
     LEFT JOIN _pipeline AS p USING (rank)
