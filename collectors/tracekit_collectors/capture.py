@@ -165,29 +165,11 @@ class Capture:
             return
         if active == -1:  # the last warm-up step: the next one is recorded
             self._start_state()
-            self._reset_peaks()
             return
         self._manifest.captured_steps.append(step)
         self._manifest.grads[str(step)] = memory.gradient_storage(self._optimizers)
-        self._note_peaks(step)
         if active == self._options.active - 1:
             self._manifest.model_state += memory.model_state(self._optimizers, "end")
-
-    def _reset_peaks(self) -> None:
-        import torch
-
-        if self._manifest is not None and self._manifest.device_kind == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-
-    def _note_peaks(self, step: int) -> None:
-        import torch
-
-        if self._manifest is not None and self._manifest.device_kind == "cuda":
-            self._manifest.device_peaks[str(step)] = [
-                torch.cuda.max_memory_allocated(),
-                torch.cuda.max_memory_reserved(),
-            ]
-            torch.cuda.reset_peak_memory_stats()
 
     def _recorded(self) -> None:
         """The profiler has stopped and holds a trace."""

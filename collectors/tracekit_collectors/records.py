@@ -85,8 +85,6 @@ class RankManifest:
     grads: dict[str, list[list[int]]] = field(default_factory=dict)
     # Bytes of gathered (unsharded) parameters as they came and went: [[time_ns, bytes], ...].
     gathered: list[list[int]] = field(default_factory=list)
-    # step -> [allocated, reserved] peaks that the device's allocator counted.
-    device_peaks: dict[str, list[int]] = field(default_factory=dict)
     cost_ns: dict[str, int] = field(default_factory=dict)  # start, stop, export
     problems: list[str] = field(default_factory=list)
     format: int = FORMAT_VERSION

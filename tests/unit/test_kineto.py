@@ -179,3 +179,42 @@ def test_unusual_times() -> None:
 def _written(trace: TraceBuilder, path: Path) -> Path:
     trace.write(path)
     return path
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"deviceProperties": [None]},
+        {"deviceProperties": [{"name": 5, "totalGlobalMem": "much"}]},
+        {"distributedInfo": {"rank": True, "world_size": 10**12, "backend": ["nccl"]}},
+        {"distributedInfo": {"rank": "0", "pg_config": [{"pg_name": "0", "ranks": 5}, 7]}},
+        {"distributedInfo": {"rank": 2**40, "pg_config": {"pg_name": "0"}}},
+        {"baseTimeNanoseconds": 2**63 - 1},
+        {"host_name": ["a"]},
+    ],
+    ids=str,
+)
+def test_a_hostile_header_costs_its_own_value_only(
+    tmp_path: Path, hostile: dict[str, object]
+) -> None:
+    trace = TraceBuilder(distributed=False, metadata=hostile)
+    trace.kernel("gemm", 0, 10)
+    summary = ingest([_written(trace, tmp_path / "rank0.json")], tmp_path / "run.db")
+    assert (summary.ranks, summary.events > 0) == ([0], True)
+
+
+def test_a_group_listed_twice_is_one(load: Load) -> None:
+    trace = TraceBuilder(world_size=2)
+    trace.group("0", "default_pg", [0, 1])
+    trace.group("0", "mesh_dp", [0, 1])
+    trace.collective("allreduce", 0, 10, group="0")
+    reader = load(trace)
+    assert reader.rows("SELECT count(*) FROM process_group") == [(1,)]
+    assert reader.rows("SELECT count(*) FROM work") == [(1,)]
+
+
+def test_two_empty_traces_are_two_ranks(tmp_path: Path) -> None:
+    small().write(tmp_path / "rank3.json")
+    for rank in (1, 2):
+        (tmp_path / f"rank{rank}.json").write_bytes(b"")
+    assert ingest([tmp_path], tmp_path / "run.db").ranks == [1, 2, 3]

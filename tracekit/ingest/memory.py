@@ -7,7 +7,7 @@ from tracekit_collectors import records
 
 
 def load(writer: Writer, rank: int, manifest: records.RankManifest) -> None:
-    """Append model state, gathered parameters, gradient storage and device peaks of a rank."""
+    """Append model state, gathered parameters and gradient storage of a rank."""
     writer.insert(
         "model_state",
         [(rank, s.moment, s.category, s.dtype, s.elements, s.bytes) for s in manifest.model_state],
@@ -19,12 +19,5 @@ def load(writer: Writer, rank: int, manifest: records.RankManifest) -> None:
             (rank, int(step), address, size)
             for step, storages in manifest.grads.items()
             for address, size in storages
-        ],
-    )
-    writer.insert(
-        "device_peak",
-        [
-            (rank, int(step), allocated, reserved)
-            for step, (allocated, reserved) in manifest.device_peaks.items()
         ],
     )

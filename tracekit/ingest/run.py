@@ -11,18 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from tracekit.errors import InputError, UsageError
-from tracekit.ingest import clock, memory, nvml, sources
+from tracekit.ingest import clock, header, memory, nvml, sources
 from tracekit.ingest.columns import Columns, Names
 from tracekit.ingest.kineto import TraceFile, open_trace
 from tracekit.store.store import Writer, create, refuse_to_replace, sql_file
 from tracekit_collectors import records
 
-_LARGEST_BASE_NS = 1 << 61
 Progress = Callable[[str, int], None]  # what was done, bytes on disk that it settles
 
 
@@ -98,7 +96,7 @@ def _load_trace(load: _Load, path: Path) -> None:
     trace = open_trace(path)
     blocks = trace.blocks()
     first = next(blocks, [])  # the header of an unusual layout is known after the first block
-    rank, manifest = _rank_of(load, path, trace.header)
+    rank, manifest = _rank_of(load, path, trace)
     if rank in load.owners and load.hashes[load.owners[rank]] == content:
         load.summary.warnings.append(f"{path}: same content as {load.owners[rank]}, skipped")
         return
@@ -109,13 +107,13 @@ def _load_trace(load: _Load, path: Path) -> None:
         )
     load.owners[rank] = path
     load.hashes[path] = content
-    columns = Columns(load.writer, load.names, rank, _base_ns(trace.header))
+    columns = Columns(load.writer, load.names, rank, header.base_ns(trace.header))
     columns.take(first)
     for block in blocks:
         columns.take(block)
     columns.finish()
-    _insert_rank(load, rank, trace.header, manifest)
-    _insert_groups(load.writer, rank, trace.header)
+    header.insert_rank(load.writer, rank, trace.header, manifest, load.device)
+    header.insert_groups(load.writer, rank, trace.header)
     if manifest is not None:
         try:
             _insert_manifest(load.writer, rank, manifest)
@@ -128,9 +126,7 @@ def _load_trace(load: _Load, path: Path) -> None:
     load.summary.events += columns.events
 
 
-def _rank_of(
-    load: _Load, path: Path, header: dict[str, Any]
-) -> tuple[int, records.RankManifest | None]:
+def _rank_of(load: _Load, path: Path, trace: TraceFile) -> tuple[int, records.RankManifest | None]:
     """Rank from the trace's own metadata, its manifest, its name; 0 for a file on its own."""
     manifest = next(
         (
@@ -140,7 +136,7 @@ def _rank_of(
         ),
         None,
     )
-    stated = _count(_distributed(header).get("rank"))
+    stated = header.count(header.distributed(trace.header).get("rank"))
     if stated is not None:
         return stated, manifest
     if manifest is not None:
@@ -154,85 +150,6 @@ def _rank_of(
     raise InputError(
         f"{path}: no rank in it or in its name; name the files rank0.json, rank1.json, ..."
     )
-
-
-def _base_ns(header: dict[str, Any]) -> int:
-    """The base that times are relative to; one that no clock shows is none."""
-    return _count(header.get("baseTimeNanoseconds"), _LARGEST_BASE_NS) or 0
-
-
-def _count(value: Any, largest: int = 2**31 - 1) -> int | None:
-    """A whole number as headers write it, perhaps in quotes; None for what is none."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:20])
-    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
-    return value if ok else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _distributed(header: dict[str, Any]) -> dict[str, Any]:
-    info = header.get("distributedInfo")
-    return info if isinstance(info, dict) else {}
-
-
-def _insert_rank(
-    load: _Load, rank: int, header: dict[str, Any], manifest: records.RankManifest | None
-) -> None:
-    info = _distributed(header)
-    world = _count(info.get("world_size"))
-    devices = header.get("deviceProperties")
-    host = header.get("host_name") or (manifest.host if manifest else None)
-    device = devices[0] if isinstance(devices, list) and devices else {}
-    device = device if isinstance(device, dict) else {}
-    pipeline = manifest.pipeline if manifest and isinstance(manifest.pipeline, dict) else {}
-    load.writer.insert(
-        "rank",
-        [
-            (
-                rank,
-                world if world is not None else (manifest.world_size if manifest else None),
-                host if isinstance(host, str) else None,
-                manifest.local_rank if manifest else None,
-                manifest.pid if manifest else None,
-                _text(info.get("backend")),
-                manifest.device_kind if manifest else load.device,
-                (manifest.device_name if manifest else None) or _text(device.get("name")),
-                (manifest.device_bytes if manifest else None)
-                or _count(device.get("totalGlobalMem"), 1 << 62),
-                "none",
-                _text(pipeline.get("schedule")),
-                _count(pipeline.get("stages")),
-                _count(pipeline.get("microbatches")),
-                manifest.state if manifest else None,
-            )
-        ],
-    )
-
-
-def _insert_groups(writer: Writer, rank: int, header: dict[str, Any]) -> None:
-    groups = _distributed(header).get("pg_config")
-    rows: dict[str, tuple[Any, ...]] = {}  # a group listed twice is one group
-    for group in groups if isinstance(groups, list) else []:
-        if not isinstance(group, dict) or "pg_name" not in group:
-            continue
-        listed = group.get("ranks")
-        ranks = [r for r in listed if _count(r) == r] if isinstance(listed, list) else []
-        size = _count(group.get("pg_size"))
-        description = group.get("pg_desc")
-        name = str(group["pg_name"])
-        rows[name] = (
-            rank,
-            name,
-            None if description in (None, "undefined") else str(description),
-            size if size is not None else len(ranks) or None,
-            ranks,
-            bool(ranks) and size in (None, len(ranks)),
-            None,
-        )
-    writer.insert("process_group", list(rows.values()))
 
 
 def _insert_manifest(writer: Writer, rank: int, manifest: records.RankManifest) -> None:

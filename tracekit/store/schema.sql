@@ -174,14 +174,6 @@ CREATE TABLE grad_storage (
     bytes      BIGINT  NOT NULL
 );
 
--- Peaks that the device allocator itself counted, per step.
-CREATE TABLE device_peak (
-    rank INTEGER NOT NULL,
-    step INTEGER NOT NULL,
-    allocated_bytes BIGINT NOT NULL,
-    reserved_bytes  BIGINT NOT NULL
-);
-
 CREATE TABLE nvml_sample (
     host        VARCHAR NOT NULL,
     gpu         INTEGER NOT NULL,

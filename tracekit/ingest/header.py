@@ -1,0 +1,99 @@
+"""What the header of a trace says of its rank: place, device, process groups, clock base.
+
+Headers come from outside: a value that is not what it should be is left out, never an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracekit.store.store import Writer
+from tracekit_collectors import records
+
+_LARGEST_BASE_NS = 1 << 61
+
+
+def base_ns(header: dict[str, Any]) -> int:
+    """The base that times are relative to; one that no clock shows is none."""
+    return count(header.get("baseTimeNanoseconds"), _LARGEST_BASE_NS) or 0
+
+
+def count(value: Any, largest: int = 2**31 - 1) -> int | None:
+    """A whole number as headers write it, perhaps in quotes; None for what is none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+    return value if ok else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def distributed(header: dict[str, Any]) -> dict[str, Any]:
+    """The header's account of torch.distributed; empty where it has none."""
+    info = header.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
+
+
+def insert_rank(
+    writer: Writer,
+    rank: int,
+    header: dict[str, Any],
+    manifest: records.RankManifest | None,
+    device_kind: str | None,
+) -> None:
+    """The row of a rank; where the trace says nothing, its manifest does, else ``device_kind``."""
+    info = distributed(header)
+    world = count(info.get("world_size"))
+    devices = header.get("deviceProperties")
+    host = header.get("host_name") or (manifest.host if manifest else None)
+    device = devices[0] if isinstance(devices, list) and devices else {}
+    device = device if isinstance(device, dict) else {}
+    pipeline = manifest.pipeline if manifest and isinstance(manifest.pipeline, dict) else {}
+    writer.insert(
+        "rank",
+        [
+            (
+                rank,
+                world if world is not None else (manifest.world_size if manifest else None),
+                host if isinstance(host, str) else None,
+                manifest.local_rank if manifest else None,
+                manifest.pid if manifest else None,
+                _text(info.get("backend")),
+                manifest.device_kind if manifest else device_kind,
+                (manifest.device_name if manifest else None) or _text(device.get("name")),
+                (manifest.device_bytes if manifest else None)
+                or count(device.get("totalGlobalMem"), 1 << 62),
+                "none",
+                _text(pipeline.get("schedule")),
+                count(pipeline.get("stages")),
+                count(pipeline.get("microbatches")),
+                manifest.state if manifest else None,
+            )
+        ],
+    )
+
+
+def insert_groups(writer: Writer, rank: int, header: dict[str, Any]) -> None:
+    """The process groups that a rank's file lists."""
+    groups = distributed(header).get("pg_config")
+    rows: dict[str, tuple[Any, ...]] = {}  # a group listed twice is one group
+    for group in groups if isinstance(groups, list) else []:
+        if not isinstance(group, dict) or "pg_name" not in group:
+            continue
+        listed = group.get("ranks")
+        ranks = [r for r in listed if count(r) == r] if isinstance(listed, list) else []
+        size = count(group.get("pg_size"))
+        description = group.get("pg_desc")
+        name = str(group["pg_name"])
+        rows[name] = (
+            rank,
+            name,
+            None if description in (None, "undefined") else str(description),
+            size if size is not None else len(ranks) or None,
+            ranks,
+            bool(ranks) and size in (None, len(ranks)),
+            None,
+        )
+    writer.insert("process_group", list(rows.values()))
