@@ -124,3 +124,20 @@ def test_a_shift_in_time_changes_no_figure(tmp_path: Path, load: Load, shift_ns:
         reader = load.paths([folder])  # type: ignore[attr-defined]
         results.append([[as_dict(row) for row in a.run(reader).rows] for a in ANALYZERS])
     assert results[0] == results[1]
+
+
+def test_claims_that_no_run_can_make_cost_no_memory(load: Load) -> None:
+    """A world of two thousand million ranks, and actions of stages that no pipeline has."""
+    trace = TraceBuilder(rank=0, world_size=2_000_000_000)
+    trace.group("0", "mesh_pp", [0], size=2_000_000_000)
+    trace.step(0, 0, 100)
+    for number, stage in enumerate(("0", "99999999999", "2000000000")):
+        at = 10 * number
+        trace.annotation(f"tracekit.action F stage={stage} chunk=0 vstage=0 mb=0", at, 5)
+        trace.annotation(f"PP:{stage}F0", at + 6, 2)
+        trace.kernel("gemm", at, 5, launch=at + 1)
+    reader = load(trace)
+    assert reader.rows("SELECT DISTINCT stage FROM action") == [(0,)]
+    reasons = [m.reason for a in ANALYZERS for m in a.run(reader).missing]
+    assert "not in the run: 1999999999 of 2000000000 ranks" in reasons
+    assert any("stages are here" in reason for reason in reasons)

@@ -60,6 +60,7 @@ def test_a_log_that_cannot_be_written_is_let_go(monkeypatch: pytest.MonkeyPatch)
     log.write("nothing happens")
     monkeypatch.delenv("TRACEKIT_RUN_DIR")
     log.write("nothing happens")
+    assert not Path("/nonexistent").exists()
 
 
 class FakeError(Exception):

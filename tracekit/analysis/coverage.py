@@ -31,6 +31,10 @@ class Coverage:
     ]
 
 
+# A file may claim any world size: above this, ranks are counted and not listed.
+_LISTED_WORLD = 1_000_000
+
+
 def _missing_ranks(
     reader: Reader, records: list[dict[str, Any]], by: tuple[str, ...]
 ) -> list[Missing]:
@@ -39,8 +43,10 @@ def _missing_ranks(
     present = [rank for (rank,) in reader.rows("SELECT rank FROM rank ORDER BY rank")]
     if world is None or len(present) >= world:
         return []
-    absent = sorted(set(range(world)) - set(present))
-    return [Missing(f"not in the run: {world - len(present)} of {world} ranks", {"rank": absent})]
+    reason = f"not in the run: {world - len(present)} of {world} ranks"
+    if world > _LISTED_WORLD:
+        return [Missing(reason)]
+    return [Missing(reason, {"rank": sorted(set(range(world)) - set(present))})]
 
 
 COVERAGE = Analyzer(

@@ -1,13 +1,14 @@
 -- Pipeline actions, from the names that the collector gives them, else, on the device, from the
 -- names that torch's multi-stage schedules give theirs: PP:{virtual stage}{F|B|I|W}{micro-batch}.
 -- On the CPU torch's spans hold the blocking receive, so there they are no evidence.
+-- Numbers that no pipeline has are names, and not actions.
 CREATE TEMP TABLE _marked AS
     WITH _named AS (
         SELECT e.rank, e.ts_ns, e.dur_ns,
             regexp_extract(n.name,
-                '^tracekit\.action ([FBIW]) stage=(\d+) chunk=(\d+)(?: vstage=\d+)? mb=(\d{1,9})$',
+                '^tracekit\.action ([FBIW]) stage=(\d{1,4}) chunk=(\d{1,4})(?: vstage=\d+)? mb=(\d{1,9})$',
                 ['kind', 'stage', 'chunk', 'mb']) AS ours,
-            regexp_extract(n.name, '^PP:(\d+)([FBIW])(\d+)$', ['vstage', 'kind', 'mb']) AS torchs
+            regexp_extract(n.name, '^PP:(\d{1,5})([FBIW])(\d{1,9})$', ['vstage', 'kind', 'mb']) AS torchs
         FROM event AS e JOIN name AS n USING (name_id)
         WHERE e.cat = 'annotation'
             AND (starts_with(n.name, 'tracekit.action ') OR starts_with(n.name, 'PP:'))
