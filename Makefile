@@ -1,5 +1,5 @@
 # Two jobs for a newcomer: `make demo` and `make test`. Both set up .venv first, from a machine
-# that has only Python 3.11 or newer, git and make.
+# that has only Python 3.11 or newer, git and make; where there is no C compiler, pip brings one.
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,9 +19,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[torch,dev,docs]'
+	$(BIN)/python hatch_build.py --requires | xargs -r \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt
 	@touch $@
 
+# The editable install has compiled the scanner; this does so again once a source is newer.
 setup: $(VENV)/.ready
+	@$(BIN)/python hatch_build.py --if-stale
 
 # The virtual environment comes first on PATH: torchrun is found as a user would find it.
 demo: setup
@@ -59,4 +64,4 @@ goldens: setup
 
 clean:
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache site dist \
-		$(DEMO) $(DEMO:.db=.run)
+		tracekit/ingest/scan/_scan.so $(DEMO) $(DEMO:.db=.run)

@@ -4,7 +4,8 @@ TracekitError            one clear line: what, where, what to do
 |- UsageError            wrong options or arguments                    exit 2
 |- InputError            a file that cannot be read as what it should be   exit 3
 |- StoreError            a database that cannot be opened or is too new    exit 4
-`- UnavailableError      the run cannot answer what was asked              exit 5
+|- UnavailableError      the run cannot answer what was asked              exit 5
+`- DamageError           a damaged file, where --strict forbids it         exit 6
 """
 
 from enum import IntEnum
@@ -19,6 +20,7 @@ class ExitCode(IntEnum):
     INPUT = 3
     STORE = 4
     UNAVAILABLE = 5
+    DAMAGED = 6
     INTERRUPTED = 130
 
 
@@ -50,3 +52,9 @@ class UnavailableError(TracekitError):
     """Only what the run cannot answer was asked for; the text says why it cannot."""
 
     exit_code = ExitCode.UNAVAILABLE
+
+
+class DamageError(TracekitError):
+    """A damaged file where damage is forbidden; the text names file, rank, kind and place."""
+
+    exit_code = ExitCode.DAMAGED

@@ -1,10 +1,13 @@
-"""The wheel, installed clean: everything imports, and analysis and TUI work without torch."""
+"""The wheel that comes of the sdist, installed clean: everything imports, the scanner of traces
+loads, and analysis and TUI work without torch."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "sample_traces" / "pipeline_1f1b_4"
+SCANNER = "tracekit/ingest/scan/_scan.so"
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -20,7 +24,8 @@ for top in ("tracekit", "tracekit_collectors", "tracekit_loops", "tracekit_tui")
     package = importlib.import_module(top)
     names.append(top)
     for found in pkgutil.walk_packages(package.__path__, top + "."):
-        if found.name.rpartition(".")[2] in ("__main__", "sitecustomize"):
+        # _scan is the C library: a file for ctypes that pkgutil takes for a module.
+        if found.name.rpartition(".")[2] in ("__main__", "sitecustomize", "_scan"):
             continue
         try:
             importlib.import_module(found.name)
@@ -30,6 +35,15 @@ for top in ("tracekit", "tracekit_collectors", "tracekit_loops", "tracekit_tui")
         names.append(found.name)
 assert "torch" not in sys.modules
 print(len(names))
+"""
+
+LOAD_SCANNER = """
+import ctypes, importlib.resources, sys
+from pathlib import Path
+library = Path(str(importlib.resources.files("tracekit") / "ingest" / "scan" / "_scan.so"))
+assert library.is_relative_to(sys.prefix), library
+ctypes.CDLL(str(library))
+print("ok")
 """
 
 TUI = """
@@ -52,14 +66,20 @@ print("ok")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out),
-         str(ROOT)],
-        check=True, capture_output=True,
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a release would be: the sdist, and the wheel that is built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    (built,) = out.glob("*.whl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (built,) = dist.glob("*.whl")
     return built
 
 
@@ -98,8 +118,43 @@ def test_the_wheel_holds_what_is_read_at_run_time(wheel: Path) -> None:
         for path in (base / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert sources <= names
+    compiled = {name for name in sources if name.endswith((".c", ".h"))}
+    assert compiled
+    assert sources - compiled <= names
+    assert SCANNER in names
+    assert not compiled & names
     assert not any(name.startswith(("tests/", "sample_traces/")) for name in names)
+
+
+def test_the_wheel_is_of_one_platform_and_of_every_python(wheel: Path) -> None:
+    machine = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if machine.startswith("linux"):
+        assert wheel.name.endswith(f"-py3-none-{machine}.whl")
+    assert not wheel.name.endswith("-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (member,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
+        facts = archive.read(member).decode().splitlines()
+    assert "Root-Is-Purelib: false" in facts
+    assert [fact for fact in facts if fact.startswith("Tag: ")] == [
+        f"Tag: {wheel.stem.split('-', 2)[2]}"
+    ]
+
+
+def test_the_sdist_holds_the_scanners_sources_and_nothing_compiled(dist: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    sources = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / SCANNER).parent.iterdir()
+        if path.suffix in (".c", ".h")
+    }
+    assert sources | {"hatch_build.py"} <= names
+    assert not any(name.endswith(".so") for name in names)
+
+
+def test_the_scanner_loads(python: Path, tmp_path: Path) -> None:
+    assert run(python, "-c", LOAD_SCANNER, cwd=tmp_path) == "ok\n"
 
 
 def test_every_module_imports(python: Path, tmp_path: Path) -> None:

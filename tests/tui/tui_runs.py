@@ -55,8 +55,8 @@ def _work(
     comm = kind == "communication"
     name = {"compute": 0, "communication": 1, "memory": 2}[kind]
     writer.execute(
-        "INSERT INTO event (rank, event_id, cat, name_id, ts_ns, dur_ns, stream) "
-        "VALUES (?, ?, 'kernel', ?, ?, ?, '7')",
+        "INSERT INTO event (rank, event_id, file_id, cat, name_id, ts_ns, dur_ns, stream) "
+        "VALUES (?, ?, 0, 'kernel', ?, ?, ?, '7')",
         [rank, number, name, start, end - start],
     )
     writer.execute(

@@ -95,64 +95,6 @@ def test_c9_no_communication_is_not_available(load: Load) -> None:
     assert not result.available
 
 
-@pytest.mark.parametrize("hint", ["ms", "ns", None])
-def test_b1_the_display_unit_changes_nothing(load: Load, hint: str | None) -> None:
-    trace = TraceBuilder(metadata={} if hint is None else {"displayTimeUnit": hint})
-    trace.kernel("gemm", 0, 1000)
-    assert overlap(load(trace)).compute_ns == 1000 * US
-
-
-def test_b3_an_unfinished_event_takes_no_time_away(load: Load) -> None:
-    trace = TraceBuilder()
-    trace.kernel("gemm", 0, 100)
-    trace.raw(
-        {
-            "ph": "X",
-            "cat": "cpu_op",
-            "name": "aten::mm",
-            "pid": 1,
-            "tid": 1,
-            "ts": 5,
-            "dur": -1,
-            "args": {},
-        }
-    )
-    reader = load(trace)
-    assert overlap(reader).compute_ns == 100 * US
-    assert reader.rows("SELECT count FROM damage WHERE kind LIKE 'unfinished%'") == [(1,)]
-
-
-def test_b5_touching_intervals(load: Load) -> None:
-    # gemm[0,10], kernel[5,10], nccl[5,20]: computing until 10, so 5 of 15 is hidden.
-    trace = TraceBuilder()
-    trace.kernel("gemm", 0, 10)
-    trace.kernel("add", 5, 5)
-    trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 5, 15, stream=20)
-    row = overlap(load(trace))
-    assert (row.overlapped_ns, row.comm_ns, row.compute_ns) == (5 * US, 15 * US, 10 * US)
-
-
-def test_b6_work_long_before_its_launch_is_left_out(load: Load) -> None:
-    trace = TraceBuilder(base_ns=1_700_000_000_000_000_000)
-    trace.kernel("gemm", 2000, 10)
-    trace.kernel("lost", 1000 - 10**11, 10, launch=1000)
-    reader = load(trace)
-    assert overlap(reader).compute_ns == 10 * US
-    assert reader.rows("SELECT kind FROM damage") == [("work before its launch",)]
-
-
-def test_b4_a_time_of_zero_is_no_time(load: Load) -> None:
-    # Two kernels near 1.6e15 us and one at 0: the span is that of the two.
-    trace = TraceBuilder(base_ns=0)
-    trace.kernel("gemm", 1_600_000_000_000_000, 10, launch=False)
-    trace.kernel("gemm", 1_600_000_000_000_050, 10, launch=False)
-    trace.kernel("lost", 0, 0, launch=False)
-    reader = load(trace)
-    assert reader.rows("SELECT kind, count FROM damage") == [("impossible time", 1)]
-    (row,) = STEP_BREAKDOWN.run(reader).rows
-    assert (row.window_ns, row.compute_ns) == (60 * US, 20 * US)
-
-
 def test_communication_on_a_merged_stream_is_not_impossible(load: Load) -> None:
     # One stream for all, as some writers have it: nccl[0,100] over ten gemms of 5 us.
     trace = TraceBuilder()
@@ -161,19 +103,6 @@ def test_communication_on_a_merged_stream_is_not_impossible(load: Load) -> None:
         trace.kernel("gemm", 10 * number, 5)
     row = overlap(load(trace))
     assert (row.comm_ns, row.overlapped_ns) == (100 * US, 50 * US)
-
-
-def test_a_time_that_cannot_be_read_is_counted(load: Load) -> None:
-    trace = TraceBuilder()
-    trace.kernel("gemm", 0, 10)
-    for ts, dur in (("n/a", 5), (1e300, 5), (7, "abc")):
-        trace.raw({"ph": "X", "cat": "cpu_op", "name": "bad", "pid": 1, "tid": 1,
-                   "ts": ts, "dur": dur, "args": {}})  # fmt: skip
-    reader = load(trace)
-    assert dict(reader.rows("SELECT kind, count FROM damage")) == {
-        "no readable time": 2,
-        "unfinished event (no readable duration)": 1,
-    }
 
 
 def test_the_same_step_twice_is_the_first_and_a_gap_is_no_step(load: Load) -> None:
@@ -188,27 +117,6 @@ def test_the_same_step_twice_is_the_first_and_a_gap_is_no_step(load: Load) -> No
     rows = reader.rows("SELECT step, end_ns - start_ns FROM step ORDER BY step")
     assert rows == [(1, 100 * US), (2, 100 * US), (7, 100 * US)]
     assert reader.rows("SELECT kind, count FROM damage") == [("step marked twice", 2)]
-
-
-def test_b7_absolute_times_are_exact(load: Load) -> None:
-    # As a float64, 1740461679470813.123 us would be off by up to 125 ns.
-    trace = TraceBuilder(base_ns=0)
-    trace.kernel("gemm", "1740461679470813.123", "2.001")
-    rows = load(trace).rows("SELECT start_ns, end_ns FROM work")
-    assert rows == [(1740461679470813123, 1740461679470815124)]
-
-
-def test_e5_without_step_marks_the_whole_window_counts(load: Load) -> None:
-    # gemm[0,30], nccl[20,60], nothing until memcpy[80,100]: 30 + 30 + 20 idle + 20.
-    trace = TraceBuilder()
-    trace.kernel("gemm", 0, 30)
-    trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 40, stream=20)
-    trace.memcpy(80, 20)
-    result = STEP_BREAKDOWN.run(load(trace), ["rank", "step"])
-    (row,) = result.rows
-    assert (row.window_ns, row.compute_ns, row.exposed_ns) == (100 * US, 30 * US, 30 * US)
-    assert (row.idle_ns, row.exposed_memory_ns) == (20 * US, 20 * US)
-    assert "no step marks" in result.missing[0].reason
 
 
 def test_steps_tile_and_work_counts_where_it_was_launched(load: Load) -> None:

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from tracekit.analysis.presence import presence
 from tracekit.errors import UsageError
 from tracekit.store import Reader
 from tracekit.store.store import sql_file
@@ -141,6 +142,8 @@ class Analyzer:
         missing = _collect_missing(records, [c.name for c in self.columns if c.is_dim])
         if self.finish is not None:
             missing += self.finish(reader, records, groups)
+        if records and "rank" not in groups:
+            missing += _absent_ranks(reader)
         return Result(self, groups, [self.row(**record) for record in records], missing)
 
 
@@ -182,6 +185,14 @@ def _collect_missing(records: Iterable[dict[str, Any]], dims: Sequence[str]) -> 
         else:
             found.append(Missing(reason, _merge(places)))
     return found
+
+
+def _absent_ranks(reader: Reader) -> list[Missing]:
+    """Rows that are not of one rank speak of the whole job: say how much of it is here."""
+    here = presence(reader)
+    if here.whole:
+        return []
+    return [Missing(f"over {len(here.covered)}/{here.world} ranks only: see coverage")]
 
 
 def _merge(places: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tracekit.analysis.base import Analyzer, Dim, Missing, Unit, Value
+from tracekit.analysis.presence import presence
 from tracekit.store import Reader
 
 
@@ -31,22 +32,16 @@ class Coverage:
     ]
 
 
-# A file may claim any world size: above this, ranks are counted and not listed.
-_LISTED_WORLD = 1_000_000
-
-
 def _missing_ranks(
     reader: Reader, records: list[dict[str, Any]], by: tuple[str, ...]
 ) -> list[Missing]:
     """Ranks that the run has and the database has not."""
-    world = reader.scalar("SELECT max(world_size) FROM rank")
-    present = [rank for (rank,) in reader.rows("SELECT rank FROM rank ORDER BY rank")]
-    if world is None or len(present) >= world:
+    here = presence(reader)
+    if not here.absent:
         return []
-    reason = f"not in the run: {world - len(present)} of {world} ranks"
-    if world > _LISTED_WORLD:
-        return [Missing(reason)]
-    return [Missing(reason, {"rank": sorted(set(range(world)) - set(present))})]
+    ranks = here.absent_ranks()
+    reason = f"not in the run: {here.absent} of {here.world} ranks"
+    return [Missing(reason, {} if ranks is None else {"rank": ranks})]
 
 
 COVERAGE = Analyzer(

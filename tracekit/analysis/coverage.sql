@@ -1,14 +1,25 @@
 WITH
+-- A rank may have several captures: one that is empty takes nothing from one that is whole.
+_files AS (
+    SELECT rank,
+        CASE WHEN bool_and(state = 'empty') THEN 'empty'
+            WHEN bool_or(state = 'partial') THEN 'partial' ELSE 'whole' END AS state,
+        sum(events)::BIGINT AS events
+    FROM file WHERE kind = 'trace' GROUP BY rank
+),
 _events AS (
     SELECT rank, min(ts_ns) AS first_ns, max(ts_ns + dur_ns) AS last_ns
-    FROM event GROUP BY rank
+    FROM event ANTI JOIN quarantine USING (rank, event_id) GROUP BY rank
 ),
 _steps AS (SELECT rank, count(*) AS steps FROM step GROUP BY rank),
 _unlinked AS (
     SELECT rank, count(*) FILTER (launch_id IS NULL) AS unlinked
     FROM work WHERE event_id IS NOT NULL GROUP BY rank
 ),
-_damage AS (SELECT rank, sum(count)::BIGINT AS damaged FROM damage GROUP BY rank),
+_damage AS (
+    SELECT rank, sum(count)::BIGINT AS damaged
+    FROM damage WHERE severity = 'damage' GROUP BY rank
+),
 _clocks AS (SELECT count(DISTINCT domain) AS domains FROM clock),
 _rows AS (
     SELECT r.rank, p.stage, r.host,
@@ -30,7 +41,7 @@ _rows AS (
     FROM rank AS r
     CROSS JOIN _clocks AS k
     JOIN rank_stage AS p USING (rank)
-    LEFT JOIN file AS f ON f.rank = r.rank AND f.kind = 'trace'
+    LEFT JOIN _files AS f USING (rank)
     LEFT JOIN _events AS e USING (rank)
     LEFT JOIN _steps AS s USING (rank)
     LEFT JOIN _unlinked AS u USING (rank)

@@ -11,7 +11,8 @@ class StepBreakdown:
     """Each step window split into disjoint classes that sum to it, to the nanosecond.
 
     ``compute`` counts alone or overlapping anything; exposed communication is what no compute
-    hides, exposed memory copies what neither hides; the rest is idle. Where several mesh
+    hides, exposed memory copies what neither hides, unlinked what the step did not launch, where
+    nothing else runs; the rest is idle. Where several mesh
     dimensions are exposed at once the time goes to the first of tp, cp, ep, pp, dp, unknown.
     Means over the steps (and ranks) of a group. A rank without steps is one window: its span.
     """
@@ -27,6 +28,10 @@ class StepBreakdown:
     ]
     exposed_memory_ns: Annotated[
         int | None, Value("Only memory copies and sets run.", Unit.NS, "lower")
+    ]
+    unlinked_ns: Annotated[
+        int | None,
+        Value("Only work runs that was launched before the capture.", Unit.NS, detail=True),
     ]
     idle_ns: Annotated[int | None, Value("Nothing runs.", Unit.NS, "lower")]
     compute_ratio: Annotated[float | None, Value("compute / window.", Unit.RATIO, "higher")]

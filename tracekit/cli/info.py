@@ -12,8 +12,8 @@ import click
 @click.argument("database", type=click.Path(path_type=Path))
 def command(database: Path) -> None:
     """Say what a database holds: run, files, ranks, tables, and what is damaged, with its place."""
+    from tracekit.cli.opened import open_aloud
     from tracekit.present.report import print_info
-    from tracekit.store import open_run
 
-    with open_run(database) as reader:
+    with open_aloud(database) as reader:
         print_info(reader, sys.stdout)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from tracekit.cli.sizes import Size
+
+if TYPE_CHECKING:
+    from tracekit.ingest.loading import Progress
 
 
 @click.command()
@@ -14,6 +22,33 @@ import click
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="Database to make."
 )
 @click.option("-f", "--force", is_flag=True, help="Replace the database if it exists.")
+@click.option("--append", is_flag=True, help="Add to the database if it exists.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    help="Files that are read at once. [default: one a core, as far as the memory goes]",
+)
+@click.option(
+    "--memory-limit",
+    type=Size(),
+    default="2GiB",
+    show_default=True,
+    help="What all processes of the ingest together may hold; the rest waits on disk.",
+)
+@click.option(
+    "--rank-map",
+    type=click.Path(path_type=Path),
+    help="Which rank each file is of, whatever the file says: a text file with a line "
+    "'FILE RANK' each; FILE is a path, a name or a pattern.",
+)
+@click.option("--strict", is_flag=True, help="Any damage is an error (exit status 6).")
+@click.option(
+    "--keep-args",
+    is_flag=True,
+    help="Keep all args of all events as JSON, in the table event_args. Without it, the args "
+    "that no column holds are counted by key.",
+)
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),
@@ -21,48 +56,66 @@ import click
     "the backend's own intervals are measured.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-def command(
-    paths: tuple[Path, ...], output: Path, force: bool, device: str | None, quiet: bool
+def command(paths: tuple[Path, ...], output: Path, quiet: bool, **options: Any) -> None:
+    """Load the traces of a run into one database.
+
+    PATHS are traces (*.json, *.json.gz), folders of them, run directories, archives (*.tar.gz) or
+    patterns. Each file becomes a rank: by its own metadata, else by its name.
+    """
+    ingest_aloud(paths, output, quiet=quiet, **options)
+
+
+def ingest_aloud(
+    paths: tuple[Path, ...], output: Path, *, quiet: bool = False, **options: Any
 ) -> None:
-    """Load traces (*.json, *.json.gz), folders of them or run directories into a database."""
-    ingest_with_progress(paths, output, force=force, device=device, quiet=quiet)
+    """Ingest with a progress bar on a terminal, and a summary; all of it on stderr.
 
+    ``options`` are those of :func:`tracekit.ingest.run.ingest`.
+    """
+    from tracekit.ingest.run import ingest
 
-def ingest_with_progress(
-    paths: tuple[Path, ...],
-    output: Path,
-    *,
-    force: bool,
-    device: str | None = None,
-    quiet: bool = False,
-) -> None:
-    """Ingest with a progress bar on a terminal, and a summary; all of it on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from tracekit.ingest.run import ingest, sizes
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=quiet or not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task("reading", total=sizes(paths))
-        summary = ingest(
-            paths,
-            output,
-            device=device,
-            force=force,
-            progress=lambda what, size: bar.update(task, description=what, advance=size),
-        )
+    with _bar(quiet=quiet) as progress:
+        summary = ingest(paths, output, progress=progress, **options)
     if quiet:
         return
     for warning in summary.warnings:
         click.echo(f"tracekit: {warning}", err=True)
     ranks = "1 rank" if len(summary.ranks) == 1 else f"{len(summary.ranks)} ranks"
     click.echo(f"tracekit: {ranks}, {summary.events:,} events in {output}", err=True)
+
+
+@contextlib.contextmanager
+def _bar(*, quiet: bool) -> Iterator[Progress]:
+    """A progress bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    from tracekit.ingest.loading import At
+
+    if quiet or not sys.stderr.isatty():
+        yield lambda at: None
+        return
+    bar = Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[files]}", markup=False),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("reading", total=None, files="")
+
+        def show(at: At) -> None:
+            read = at.bytes >= at.total_bytes
+            bar.update(
+                task,
+                description="deriving" if read else "reading",
+                completed=at.bytes,
+                total=at.total_bytes,
+                files=f"{at.files}/{at.total_files} files",
+            )
+
+        yield show

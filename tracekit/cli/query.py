@@ -37,11 +37,11 @@ def command(database: Path, sql: str, form: str, limit: int) -> None:
     """
     import duckdb
 
-    from tracekit.store import open_run
+    from tracekit.cli.opened import open_aloud
 
     if not sql.strip(" ;\n\t"):
         raise UsageError("the query is empty")
-    with open_run(database) as reader:
+    with open_aloud(database) as reader:
         try:
             cursor = reader.execute(sql)
             names = [column[0] for column in cursor.description or ()]

@@ -34,10 +34,10 @@ def command(
     Times and ratios are raw integers and numbers in JSON and CSV. Exit status 5: the run cannot
     answer any of what was asked; why is in the output.
     """
-    from tracekit.store import open_run
+    from tracekit.cli.opened import open_aloud
 
     analyzers = choose(names)
-    with open_run(database) as reader:
+    with open_aloud(database) as reader:
         results = [analyzer.run(reader, _grouping(analyzer, by, names)) for analyzer in analyzers]
         text = None if form == "table" else _text(results, form, single=len(names) == 1)
         with contextlib.ExitStack() as stack:

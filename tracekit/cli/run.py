@@ -120,7 +120,7 @@ def _prepare(output: Path, directory: Path, *, force: bool, ingests: bool) -> No
 
 def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
     """What goes wrong here is said, and never changes how the command ended."""
-    from tracekit.cli.ingest import ingest_with_progress
+    from tracekit.cli.ingest import ingest_aloud
     from tracekit.cli.report import print_to_stdout
     from tracekit.store import open_run
 
@@ -132,7 +132,7 @@ def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
         )
         return
     try:
-        ingest_with_progress((directory,), output, force=True, quiet=quiet)
+        ingest_aloud((directory,), output, force=True, quiet=quiet)
         if not quiet:
             with open_run(output) as reader:
                 print_to_stdout(reader)

@@ -10,7 +10,7 @@ from typing import Any
 from tracekit.store.store import Writer
 from tracekit_collectors import records
 
-_LARGEST_BASE_NS = 1 << 61
+_LARGEST_BASE_NS = (1 << 62) - 1
 
 
 def base_ns(header: dict[str, Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from tracekit.store.store import Writer
 
@@ -23,25 +22,23 @@ _FIELDS = (
 )
 
 
-def load(writer: Writer, path: Path) -> tuple[int, int]:
-    """Append the samples of one file; returns how many lines were good and how many were not.
+def load(writer: Writer, data: bytes) -> tuple[int, int]:
+    """Append the samples that a file holds; returns how many lines were good and how many were not.
 
     A sampler that was killed leaves half a line: it costs that line only.
     """
     rows, bad = [], 0
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                sample = json.loads(line)
-                rows.append(
-                    [sample[name] for name in _FIELDS[:4]]
-                    + [sample.get(name) for name in _FIELDS[4:]]
-                )
-                whole = [rows[-1][1], *rows[-1][3:]]  # all but the host and the uuid
-                if not all(v is None or (type(v) is int and abs(v) < 1 << 62) for v in whole):
-                    rows.pop()
-                    raise ValueError
-            except (ValueError, KeyError, TypeError):
-                bad += 1
+    for line in data.decode("utf-8", "replace").splitlines():
+        try:
+            sample = json.loads(line)
+            rows.append(
+                [sample[name] for name in _FIELDS[:4]] + [sample.get(name) for name in _FIELDS[4:]]
+            )
+            whole = [rows[-1][1], *rows[-1][3:]]  # all but the host and the uuid
+            if not all(v is None or (type(v) is int and abs(v) < 1 << 62) for v in whole):
+                rows.pop()
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            bad += 1
     writer.insert("nvml_sample", rows)
     return len(rows), bad

@@ -1,58 +1,100 @@
-"""Find the files of a run and say which rank each trace belongs to."""
+"""Find the files of a run: traces, also in archives, and what the collectors wrote beside them."""
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import gzip
 import re
+import tarfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracekit.errors import InputError
+from tracekit.errors import InputError, UsageError
 from tracekit_collectors import records
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
+_ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 # Before the events stand the process groups: those of thousands of ranks fit.
 _HEAD_BYTES = 4 << 20
+# Of a trace, also of one that ends before its events.
+_MARKS = (
+    b'"traceEvents"',
+    b'"ph"',
+    b'"deviceProperties"',
+    b'"distributedInfo"',
+    b'"schemaVersion"',
+)
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|r)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A file to read, and the name that the user knows it by."""
+
+    path: Path
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the name, also of a file in an archive."""
+        return self.shown.replace("!", "/").rpartition("/")[2]
 
 
 @dataclass(slots=True)
 class Sources:
     """The files of one run."""
 
-    traces: list[Path] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
     manifests: dict[Path, records.RankManifest] = field(default_factory=dict)
     run_files: list[Path] = field(default_factory=list)
     nvml: list[Path] = field(default_factory=list)
-    problems: list[tuple[Path, str]] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)  # other JSON in the folders
 
 
-def find(paths: Sequence[Path]) -> Sources:
-    """Collect traces, manifests and telemetry from files and folders.
+def find(paths: Sequence[Path], scratch: Path) -> Sources:
+    """Collect traces, manifests and telemetry from files, folders, patterns and archives.
+
+    Args:
+        paths: Files, folders, or patterns such as ``run/*.json.gz``.
+        scratch: A folder for what archives hold.
 
     Raises:
         InputError: a path that does not exist, or nothing that could be a trace in any of them.
     """
     found = Sources()
     for path in paths:
-        if path.is_dir():
-            for file in sorted(p for p in path.rglob("*") if p.is_file()):
-                _add(found, file, named=False)
-        elif path.is_file():
-            _add(found, path, named=True)
-        else:
-            raise InputError(f"{path}: no such file or folder")
-    found.traces = list(dict.fromkeys(path.resolve() for path in found.traces))
+        for each in _expanded(path):
+            if each.is_dir():
+                for file in sorted(p for p in each.rglob("*") if p.is_file()):
+                    _add(found, file, str(file), scratch, named=False)
+            else:
+                _add(found, each, str(each), scratch, named=True)
+    found.traces = list({trace.path.resolve(): trace for trace in reversed(found.traces)}.values())
+    found.traces.reverse()
     if not found.traces:
         where = ", ".join(str(path) for path in paths)
-        raise InputError(f"{where}: no trace (*.json, *.json.gz) in it")
+        raise InputError(f"{where}: no trace (*.json, *.json.gz, *.tar.gz) in it")
     return found
 
 
-def _add(found: Sources, file: Path, *, named: bool) -> None:
-    name = file.name
+def _expanded(path: Path) -> list[Path]:
+    if path.exists():
+        return [path]
+    if glob.has_magic(str(path)):
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 - it may be absolute
+        if matches:
+            return matches
+        raise InputError(f"{path}: no file matches")
+    raise InputError(f"{path}: no such file or folder")
+
+
+def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) -> None:
+    name = Trace(file, shown).name
     if name.startswith(".") and not named:
         return
     if name == records.RUN_FILE:
@@ -64,11 +106,68 @@ def _add(found: Sources, file: Path, *, named: bool) -> None:
             found.manifests[file] = records.read_manifest(file)
         except (ValueError, TypeError, OSError) as error:
             if named or _looks_like_a_trace(file):
-                found.traces.append(file)
+                found.traces.append(Trace(file, shown))
             else:
-                found.problems.append((file, f"manifest cannot be read: {error}"))
-    elif named or (name.endswith(_TRACE_SUFFIXES) and _looks_like_a_trace(file)):
-        found.traces.append(file)
+                found.problems.append((shown, f"manifest cannot be read: {error}"))
+    elif name.endswith(_ARCHIVE_SUFFIXES) or (named and _is_archive(file)):
+        _add_archive(found, file, shown, scratch)
+    elif named or name.endswith(_TRACE_SUFFIXES):
+        if named or _looks_like_a_trace(file):
+            found.traces.append(Trace(file, shown))
+        else:
+            found.passed_over.append(shown)
+
+
+def _is_archive(file: Path) -> bool:
+    if file.name.endswith(_TRACE_SUFFIXES):
+        return False
+    try:
+        return tarfile.is_tarfile(file)
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _add_archive(found: Sources, file: Path, shown: str, scratch: Path) -> None:
+    """Copy what an archive holds out of it, under names of ours: its own may point anywhere."""
+    folder = scratch / f"archive{len(list(scratch.iterdir()))}"
+    folder.mkdir()
+    count = 0
+    try:
+        with tarfile.open(file, "r|*") as archive:
+            for number, member in enumerate(archive):
+                if not member.isfile():
+                    continue
+                place = folder / str(number)
+                place.mkdir()
+                target = place / (Path(member.name).name or "unnamed")
+                count += 1
+                whole = _copy(archive, member, target)
+                _add(found, target, f"{shown}!{member.name}", scratch, named=False)
+                if not whole:
+                    raise EOFError("it ends early")
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # our own folder: no space is left, say
+        if not count:
+            raise InputError(f"{shown}: no archive that can be read: {error}") from error
+        found.problems.append((shown, f"damaged archive: what stands before it is kept: {error}"))
+
+
+def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> bool:
+    """Whether the member was whole; what there is of it is written."""
+    source = archive.extractfile(member)
+    left = member.size
+    with target.open("wb") as out:
+        while source is not None and left:
+            try:
+                part = source.read(min(left, _COPY_BYTES))
+            except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile):
+                return False
+            if not part:
+                return False
+            out.write(part)
+            left -= len(part)
+    return True
 
 
 def _looks_like_a_trace(file: Path) -> bool:
@@ -81,10 +180,50 @@ def _looks_like_a_trace(file: Path) -> bool:
             head = stream.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error):
         return True
-    return not head.strip() or head.lstrip()[:1] == b"[" or b'"traceEvents"' in head
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] == b"{":
+        return any(mark in head for mark in _MARKS) or len(head) == _HEAD_BYTES
+    return not start or (start[:1] == b"[" and (b'"ph"' in head or not start[1:].strip(b" \n]")))
 
 
-def rank_in_name(path: Path) -> int | None:
+def rank_in_name(name: str) -> int | None:
     """The rank in a file name such as rank3.json or worker3_step.json, where there is just one."""
-    numbers = {int(number) for number in _RANK_IN_NAME.findall(path.name)}
+    numbers = {int(number) for number in _RANK_IN_NAME.findall(name)}
     return numbers.pop() if len(numbers) == 1 else None
+
+
+class RankMap:
+    """Ranks by file, as the user gave them.
+
+    A line is ``FILE RANK``: a path, a name or a pattern, and a number. ``#`` begins a comment.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read a map.
+
+        Raises:
+            UsageError: it cannot be read, or a line is not what it should be.
+        """
+        self._lines: list[tuple[str, int]] = []
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--rank-map {path}: cannot be read: {error}") from error
+        for number, line in enumerate(text.splitlines(), start=1):
+            line = line.partition("#")[0].strip()
+            if not line:
+                continue
+            name, rank = (["", *line.rsplit(None, 1)])[-2:]
+            if not name or not (rank.isascii() and rank.isdigit()) or int(rank) >= 1 << 31:
+                raise UsageError(f"--rank-map {path}, line {number}: not FILE RANK: {line!r}")
+            self._lines.append((name, int(rank)))
+        self._folder = path.parent
+
+    def rank_of(self, trace: Trace) -> int | None:
+        """The rank that the map gives a file, or None; the first line that fits counts."""
+        for name, rank in self._lines:
+            names = {trace.shown, trace.name, str(trace.path)}
+            same = (self._folder / name).resolve() == trace.path.resolve()
+            if same or any(each == name or fnmatch.fnmatchcase(each, name) for each in names):
+                return rank
+        return None

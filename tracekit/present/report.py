@@ -8,6 +8,8 @@ from typing import TextIO
 from rich.text import Text
 
 from tracekit.analysis.base import Result, Unit
+from tracekit.analysis.presence import presence
+from tracekit.present.structured import ranges
 from tracekit.present.table import plain_console, print_result, print_rows
 from tracekit.present.units import show
 from tracekit.store import Reader
@@ -30,7 +32,7 @@ def print_report(reader: Reader, results: list[Result], stream: TextIO, *, summa
 
 
 def about(reader: Reader) -> list[str]:
-    """A few lines on the run: command, ranks, steps, evidence, and a synthetic pace."""
+    """A few lines on the run: command, ranks, steps, and how far it can be trusted."""
     notes = dict(
         reader.rows("SELECT key, any_value(value) FROM note WHERE rank IS NULL GROUP BY key")
     )
@@ -66,6 +68,11 @@ def about(reader: Reader) -> list[str]:
 def trust(reader: Reader) -> list[str]:
     """What a reader of the figures has to know about where they come from."""
     lines = []
+    here = presence(reader)
+    if not here.whole:
+        parts = [f"missing {ranges(here.gaps)}"] if here.gaps else []
+        parts += [f"empty {ranges((rank, rank) for rank in here.empty)}"] if here.empty else []
+        lines.append(f"Ranks     {len(here.covered)}/{here.world}, {'; '.join(parts)}")
     evidence = dict(reader.rows("SELECT evidence, count(*) FROM rank GROUP BY evidence"))
     if "operator" in evidence:
         lines.append(
@@ -78,7 +85,7 @@ def trust(reader: Reader) -> list[str]:
             f"Pace      synthetic: each pipeline action sleeps up to {values} ms, so that the "
             "schedule and not the contention for cores shows"
         )
-    damaged = reader.scalar("SELECT sum(count)::BIGINT FROM damage")
+    damaged = reader.scalar("SELECT sum(count)::BIGINT FROM damage WHERE severity = 'damage'")
     if damaged:
         lines.append(f"Damage    {damaged} events skipped, repaired or left out: tracekit info")
     return lines
@@ -108,9 +115,14 @@ def print_info(reader: Reader, stream: TextIO) -> None:
         ),
         (
             "Damage",
-            "SELECT d.rank, d.kind, d.count, d.byte_offset, f.path AS file, d.detail "
+            "SELECT d.rank, d.kind, d.severity, d.count, d.byte_offset, f.path AS file, d.detail "
             "FROM damage AS d LEFT JOIN file AS f USING (file_id) "
             "ORDER BY d.rank, d.byte_offset",
+        ),
+        (
+            "Args that no column holds",
+            "SELECT u.key, sum(u.count)::BIGINT AS count, count(DISTINCT u.rank) AS ranks "
+            "FROM unknown_arg AS u GROUP BY u.key ORDER BY count DESC, u.key",
         ),
         (
             "Tables",

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tracekit.analysis.base import RESULT_VERSION, Result
@@ -84,20 +85,25 @@ def shown_columns(result: Result) -> list[Any]:
 
 def describe(reason: str, where: dict[str, Any]) -> str:
     """A reason with the rows it touches: ``rank 0-3: not available: ...``."""
-    places = [f"{name} {_ranges(value)}" for name, value in where.items()]
+    places = [f"{name} {_place(value)}" for name, value in where.items()]
     return f"{', '.join(places)}: {reason}" if places else reason
 
 
-def _ranges(value: Any) -> str:
+def _place(value: Any) -> str:
     if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
         return str(value)
-    runs: list[list[int]] = []
-    for number in sorted(set(value)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+    return ranges((number, number) for number in sorted(set(value)))
+
+
+def ranges(runs: Iterable[tuple[int, int]]) -> str:
+    """Ascending runs of (first, last) as text, with those that touch made one: ``0-3, 7``."""
+    joined: list[tuple[int, int]] = []
+    for first, last in runs:
+        if joined and first == joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], last)
         else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            joined.append((first, last))
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in joined)
 
 
 def _cell(value: Any) -> str:

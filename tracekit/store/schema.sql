@@ -3,7 +3,7 @@
 -- end of an ingest, and never holds anything that the first group and the definitions do not give.
 
 CREATE TABLE meta (
-    key   VARCHAR PRIMARY KEY,
+    key   VARCHAR NOT NULL,
     value VARCHAR NOT NULL
 );
 
@@ -17,28 +17,48 @@ CREATE TABLE note (
 );
 
 CREATE TABLE file (
-    file_id INTEGER PRIMARY KEY,
+    file_id INTEGER NOT NULL,
     path    VARCHAR NOT NULL,
     sha256  VARCHAR NOT NULL,
-    kind    VARCHAR NOT NULL,          -- trace, manifest, nvml
+    kind    VARCHAR NOT NULL,          -- trace, run, nvml
     bytes   BIGINT  NOT NULL,          -- on disk
     rank    INTEGER,
     state   VARCHAR NOT NULL,          -- whole, partial, empty
-    events  BIGINT  NOT NULL           -- rows kept
+    events  BIGINT  NOT NULL,          -- rows kept
+    start_ns BIGINT,                   -- first and last time in it; null: it holds none
+    end_ns   BIGINT
 );
 
--- What was wrong with a file or an event, and where. Shown beside the figures it touches.
+-- What was wrong with a file or an event, and where. Shown beside the figures it touches. Rows
+-- without a file come from the derivation and not from a reader.
 CREATE TABLE damage (
     file_id     INTEGER,
     rank        INTEGER,
     kind        VARCHAR NOT NULL,
-    byte_offset BIGINT,
+    byte_offset BIGINT,                -- of the decompressed bytes
     count       BIGINT  NOT NULL,
-    detail      VARCHAR NOT NULL
+    detail      VARCHAR NOT NULL,
+    severity    VARCHAR NOT NULL       -- damage: not what it should be; skipped: used by no figure
+);
+
+-- Keys of args that no column holds: what a reader would find with --keep-args.
+CREATE TABLE unknown_arg (
+    file_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    key     VARCHAR NOT NULL,
+    count   BIGINT  NOT NULL
+);
+
+-- Every key at the top of a trace but its events.
+CREATE TABLE header (
+    file_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    key     VARCHAR NOT NULL,
+    value   VARCHAR NOT NULL           -- JSON
 );
 
 CREATE TABLE rank (
-    rank        INTEGER PRIMARY KEY,
+    rank        INTEGER NOT NULL,
     world_size  INTEGER,
     host        VARCHAR,               -- null: unknown, the rank is its own clock
     local_rank  INTEGER,
@@ -74,7 +94,7 @@ CREATE TABLE process_group (
 );
 
 CREATE TABLE name (
-    name_id INTEGER PRIMARY KEY,
+    name_id INTEGER NOT NULL,
     name    VARCHAR NOT NULL
 );
 
@@ -84,14 +104,23 @@ CREATE TABLE thread (
     pid       VARCHAR NOT NULL,
     tid       VARCHAR NOT NULL,
     name      VARCHAR,
-    is_main   BOOLEAN NOT NULL,        -- the thread that carries the ProfilerStep marks
-    PRIMARY KEY (rank, thread_id)
+    is_main   BOOLEAN NOT NULL         -- the thread that carries the ProfilerStep marks
 );
 
--- Every complete or instant event that the trace holds, in the order of the file.
+-- Shapes, types and values that operators were called with: each distinct triple once.
+CREATE TABLE signature (
+    signature_id INTEGER NOT NULL,
+    input_dims   VARCHAR,              -- JSON
+    input_types  VARCHAR,              -- JSON
+    concrete     VARCHAR               -- JSON
+);
+
+-- Every complete or instant event that the trace holds, thread by thread in the order of time
+-- within large batches.
 CREATE TABLE event (
     rank         INTEGER NOT NULL,
-    event_id     INTEGER NOT NULL,     -- ordinal in the file: unique within the rank
+    event_id     INTEGER NOT NULL,     -- number in this order: unique within the rank
+    file_id      INTEGER NOT NULL,     -- ids that the writer gave are unique within a file
     cat          VARCHAR NOT NULL,     -- kernel, gpu_memcpy, gpu_memset, cpu_op, annotation,
                                        -- gpu_annotation, runtime, sync, overhead, python, other
     name_id      INTEGER NOT NULL,
@@ -100,14 +129,28 @@ CREATE TABLE event (
     thread_id    INTEGER,
     device       INTEGER,
     stream       VARCHAR,
-    correlation  BIGINT,
-    external_id  BIGINT,
+    correlation  BIGINT,               -- of a launch and what it launched
+    external_id  BIGINT,               -- of an operator and what it launched
     bytes        BIGINT,               -- of a copy or set
-    input_dims   VARCHAR,              -- JSON
-    input_types  VARCHAR,              -- JSON
-    concrete     VARCHAR,              -- JSON
+    signature_id INTEGER,
     sequence     BIGINT,               -- autograd sequence number
     forward_thread BIGINT
+);
+
+-- The stack of Python functions: ids are the writer's own, unique within a file.
+CREATE TABLE python_call (
+    rank      INTEGER NOT NULL,
+    event_id  INTEGER NOT NULL,
+    python_id BIGINT,
+    parent_id BIGINT,
+    module_id BIGINT
+);
+
+-- All args of an event as JSON; only where the ingest was told to keep them.
+CREATE TABLE event_args (
+    rank     INTEGER NOT NULL,
+    event_id INTEGER NOT NULL,
+    args     VARCHAR NOT NULL
 );
 
 -- Collective metadata as written on kernels and on record_param_comms.
@@ -127,8 +170,10 @@ CREATE TABLE comm_args (
     dst_rank   INTEGER
 );
 
+-- Links that stand nowhere else: ids are unique within a file and kind.
 CREATE TABLE flow (
     rank     INTEGER NOT NULL,
+    file_id  INTEGER NOT NULL,
     kind     VARCHAR NOT NULL,         -- fwdbwd, ac2g
     flow_id  BIGINT  NOT NULL,
     is_start BOOLEAN NOT NULL,
@@ -138,6 +183,7 @@ CREATE TABLE flow (
 
 CREATE TABLE memory_event (
     rank        INTEGER NOT NULL,
+    file_id     INTEGER NOT NULL,
     ts_ns       BIGINT  NOT NULL,
     ordinal     INTEGER NOT NULL,      -- order in the file: ties in time keep it
     device_type INTEGER,               -- 0 CPU, 1 CUDA, 20 XPU ... (c10::DeviceType)
@@ -200,8 +246,16 @@ CREATE TABLE step (
     host_start_ns BIGINT  NOT NULL,
     host_end_ns   BIGINT  NOT NULL,
     start_ns      BIGINT  NOT NULL,
-    end_ns        BIGINT  NOT NULL,
-    PRIMARY KEY (rank, step)
+    end_ns        BIGINT  NOT NULL
+);
+
+-- Events that cannot be true, which no figure may use.
+CREATE TABLE quarantine (
+    rank     INTEGER NOT NULL,
+    event_id INTEGER NOT NULL,
+    kind     VARCHAR NOT NULL,         -- impossible time, impossible duration, kernel before its
+                                       -- launch
+    step     INTEGER                   -- the step that launched it, as far as known
 );
 
 -- Work on the rank's device, or on its threads where the run is on the CPU.
@@ -250,7 +304,7 @@ CREATE TABLE transfer (
 
 -- Clock of each host against the reference: aligned time = ts_ns - offset_ns.
 CREATE TABLE clock (
-    rank        INTEGER PRIMARY KEY,
+    rank        INTEGER NOT NULL,
     domain      VARCHAR NOT NULL,      -- ranks of one domain share a clock
     offset_ns   BIGINT  NOT NULL,
     spread_ns   BIGINT,                -- median absolute deviation of the samples

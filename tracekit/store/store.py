@@ -8,24 +8,30 @@ or a query from outside can reach nothing but the run itself.
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
 from tracekit import __version__
 from tracekit.errors import StoreError
+from tracekit.store.building import disk_errors, place_for
+from tracekit.store.opening import first_line, log_of, open_readable, opening_error
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # whoever appends has loaded it
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Files of DuckDB 2 default to a format that no released 1.x client opens.
 _STORAGE_VERSION = "v1.5.0"
+
+# Most tables are small, and each column takes a block of its own. What is not whole is thrown
+# away, so no log is needed to repair it.
+_ATTACH_OPTIONS = "BLOCK_SIZE 65536, RECOVERY_MODE no_wal_writes"
 
 
 # The same for every reader: readers of one file in one process share its instance.
@@ -36,34 +42,52 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 _ROWS_A_STATEMENT = 500
+_KINDS_A_THREAD = 64  # more than there are
+
+# Columns of the source tables that the derivation fills, and their value before it.
+_DERIVED_COLUMNS = {
+    "rank": {"evidence": "'none'"},
+    "process_group": {"dim": "NULL"},
+    "thread": {"is_main": "false"},
+}
+
+_Result = TypeVar("_Result")
 
 
 class Reader:
-    """A run, read-only. One reader may be used from several threads through :meth:`cursor`."""
+    """A run, read-only. One reader may be used from several threads through :meth:`cursor`.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    Attributes:
+        path: The database.
+        warning: What of it could not be read, or None: for the user to see.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, path: Path, warning: str | None = None
+    ) -> None:
         self._connection = connection
         self.path = path
+        self.warning = warning
 
     def cursor(self) -> Reader:
         """An independent reader of the same database, for another thread or widget."""
-        return Reader(self._connection.cursor(), self.path)
+        return Reader(self._connection.cursor(), self.path, self.warning)
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
     ) -> duckdb.DuckDBPyConnection:
         """Run one statement and return the connection, to fetch from."""
-        return self._connection.execute(sql, parameters)
+        return _interruptible(lambda: self._connection.execute(sql, parameters))
 
     def rows(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
     ) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        return self._connection.execute(sql, parameters).fetchall()
+        return _interruptible(lambda: self.execute(sql, parameters).fetchall())
 
     def scalar(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The first column of the first row, or None where there is no row."""
-        row = self._connection.execute(sql, parameters).fetchone()
+        row = _interruptible(lambda: self.execute(sql, parameters).fetchone())
         return None if row is None else row[0]
 
     def interrupt(self) -> None:
@@ -86,9 +110,9 @@ class Writer(Reader):
     def append(self, table: str, data: pa.Table) -> None:
         """Append an Arrow table whose columns are named as the columns of ``table``."""
         columns = ", ".join(f'"{name}"' for name in data.column_names)
-        self._connection.register("_incoming", data)
+        self._connection.register("_incoming", _arranged(data) if table == "event" else data)
         try:
-            self._connection.execute(
+            self.execute(
                 f"INSERT INTO {table} ({columns}) SELECT {columns} FROM _incoming"  # noqa: S608
             )
         finally:
@@ -100,14 +124,27 @@ class Writer(Reader):
         for start in range(0, len(rows), _ROWS_A_STATEMENT):
             part = rows[start : start + _ROWS_A_STATEMENT]
             marks = "(" + ", ".join("?" * len(part[0])) + ")"
-            self._connection.execute(
+            self.execute(
                 f"INSERT INTO {table} VALUES {', '.join([marks] * len(part))}",  # noqa: S608
                 [_storable(value) for row in part for value in row],
             )
 
     def script(self, sql: str) -> None:
         """Run several statements."""
-        self._connection.execute(sql)
+        self.execute(sql)
+
+
+def _arranged(events: pa.Table) -> pa.Table:
+    """Events of one kind on one thread beside each other: their ids and times rise together, so
+    they are packed best."""
+    import pyarrow as pa  # whoever appends has loaded it
+    import pyarrow.compute as pc
+
+    kinds = events["cat"].combine_chunks()
+    if not isinstance(kinds, pa.DictionaryArray) or len(kinds.dictionary) > _KINDS_A_THREAD:
+        return events
+    threads = pc.multiply(events["thread_id"], pa.scalar(_KINDS_A_THREAD, pa.int32()))
+    return events.take(pc.sort_indices(pc.add(threads, kinds.indices.cast(pa.int32()))))
 
 
 def sql_file(package: str, name: str) -> str:
@@ -133,69 +170,149 @@ def refuse_to_replace(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def create(path: Path) -> Iterator[Writer]:
+def create(
+    path: Path,
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    base: Path | None = None,
+) -> Iterator[Writer]:
     """Build a new database for ``path``: there whole, or not at all.
 
+    Args:
+        path: Where the database will be; what is there now stays until the new one is whole.
+        memory_limit: Bytes that DuckDB may hold; the rest goes to a folder beside the database.
+        threads: Threads that DuckDB may use.
+        base: A database whose source tables the new one begins with; what is derived from them
+            is left for the derivation to make anew. It may be ``path`` itself.
+
     Raises:
-        StoreError: the folder cannot be written.
+        StoreError: the folder cannot be written, the disk is full, the memory limit is too low,
+            or ``base`` cannot be read.
     """
-    building = path.with_name(f".{path.name}.{os.getpid()}.building")
-    leftovers = (building, building.with_name(building.name + ".wal"))
+    with place_for(path) as (building, overflow), disk_errors(path):
+        connection = _connect_new(path, building, overflow, memory_limit, threads)
+        try:
+            writer = Writer(connection, path)
+            writer.script(sql_file("tracekit.store", "schema.sql"))
+            writer.script(sql_file("tracekit.store", "macros/intervals.sql"))
+            writer.script(sql_file("tracekit.store", "views/events.sql"))
+            writer.insert(
+                "meta",
+                [("schema_version", str(SCHEMA_VERSION)), ("tracekit_version", __version__)],
+            )
+            if base is not None:
+                _begin_with(writer, base)
+            yield writer
+            writer.execute("CHECKPOINT run")
+        finally:
+            connection.close()
+        try:
+            building.replace(path)
+            # The log of the database that was replaced says nothing of this one.
+            log_of(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _connect_new(
+    path: Path, building: Path, overflow: Path, memory_limit: int | None, threads: int | None
+) -> duckdb.DuckDBPyConnection:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "storage_compatibility_version": _STORAGE_VERSION,
+        "temp_directory": str(overflow),
+    }
+    if memory_limit is not None:
+        config["memory_limit"] = f"{memory_limit}B"
+    if threads is not None:
+        config["threads"] = threads
+    connection = duckdb.connect(":memory:", config=config)
     try:
-        connection = duckdb.connect(
-            ":memory:", config={"storage_compatibility_version": _STORAGE_VERSION}
-        )
-        connection.execute(f"ATTACH '{_quoted(building)}' AS run")
+        connection.execute(f"ATTACH '{_quoted(building)}' AS run ({_ATTACH_OPTIONS})")
         connection.execute("USE run")
+        # What is closed before it is whole is thrown away.
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
     except duckdb.Error as error:
-        raise StoreError(f"{path}: cannot be created: {_first_line(error)}") from error
+        connection.close()
+        raise StoreError(f"{path}: cannot be created: {first_line(error)}") from error
+    return connection
+
+
+def _begin_with(writer: Writer, base: Path) -> None:
+    """Copy the source tables of another run."""
+    if not base.is_file():
+        raise StoreError(f"{base}: no such file")
+    open_readable(base, lambda at: writer.execute(f"ATTACH '{_quoted(at)}' AS base (READ_ONLY)"))
     try:
-        writer = Writer(connection, path)
-        writer.script(sql_file("tracekit.store", "schema.sql"))
-        writer.script(sql_file("tracekit.store", "macros/intervals.sql"))
-        writer.script(sql_file("tracekit.store", "views/events.sql"))
-        writer.insert(
-            "meta",
-            [("schema_version", str(SCHEMA_VERSION)), ("tracekit_version", __version__)],
+        found = writer.scalar("SELECT value FROM base.meta WHERE key = 'schema_version'")
+    except duckdb.CatalogException as error:
+        raise StoreError(f"{base}: a DuckDB file, but not a tracekit run") from error
+    _check_version(base, found)
+    for table in _source_tables():
+        reset = _DERIVED_COLUMNS.get(table, {})
+        values = ", ".join(f"{value} AS {column}" for column, value in reset.items())
+        # Damage that no file has is what the derivation found.
+        condition = " WHERE file_id IS NOT NULL" if table == "damage" else ""
+        writer.execute(
+            f"INSERT INTO {table} BY NAME SELECT *"  # noqa: S608
+            + (f" REPLACE ({values})" if values else "")
+            + f" FROM base.{table}{condition}"
         )
-        yield writer
-        connection.execute("CHECKPOINT run")
-        connection.close()
-        building.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        connection.close()
-        for file in leftovers:
-            file.unlink(missing_ok=True)
+    writer.execute("DETACH base")
+
+
+def _source_tables() -> list[str]:
+    """The tables that hold what the files say, but for the description of the database itself."""
+    sources = sql_file("tracekit.store", "schema.sql").partition("-- Derived ")[0]
+    return [name for name in re.findall(r"CREATE TABLE (\w+)", sources) if name != "meta"]
 
 
 def open_run(path: Path) -> Reader:
     """Open an existing run read-only.
 
     Raises:
-        StoreError: there is no such file, it is locked, no run, or of another schema version.
+        StoreLockedError: another program writes to it.
+        StoreError: there is no such file, it is no run, or of another schema version.
     """
     if not path.is_file():
         what = "is a folder; give the run.db" if path.is_dir() else "no such file"
         raise StoreError(f"{path}: {what}")
+    connection, warning = open_readable(
+        path, lambda at: duckdb.connect(str(at), read_only=True, config=_READ_CONFIG)
+    )
     try:
-        connection = duckdb.connect(str(path), read_only=True, config=_READ_CONFIG)
         version = connection.execute(
             "SELECT value FROM meta WHERE key = 'schema_version'"
         ).fetchone()
+        _check_version(path, version[0] if version else None)
     except duckdb.CatalogException as error:
+        connection.close()
         raise StoreError(f"{path}: a DuckDB file, but not a tracekit run") from error
     except duckdb.Error as error:
-        raise StoreError(f"{path}: cannot be opened: {_first_line(error)}") from error
-    if version is None or version[0] != str(SCHEMA_VERSION):
         connection.close()
-        found = version[0] if version else "none"
+        raise opening_error(path, error) from error
+    except StoreError:
+        connection.close()
+        raise
+    return Reader(connection, path, warning)
+
+
+def _check_version(path: Path, found: Any) -> None:
+    if found != str(SCHEMA_VERSION):
         raise StoreError(
-            f"{path}: schema version {found}, this tracekit reads {SCHEMA_VERSION}; "
+            f"{path}: schema version {found or 'none'}, this tracekit reads {SCHEMA_VERSION}; "
             "ingest the run directory again"
         )
-    return Reader(connection, path)
+
+
+def _interruptible(work: Callable[[], _Result]) -> _Result:
+    """DuckDB makes a plain error of the interrupt that ended a query."""
+    try:
+        return work()
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _storable(value: Any) -> Any:
@@ -207,7 +324,3 @@ def _storable(value: Any) -> Any:
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
-
-
-def _first_line(error: duckdb.Error) -> str:
-    return str(error).splitlines()[0]

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from tracekit.analysis.base import Unit
-from tracekit.present.structured import describe
+from tracekit.analysis.presence import Presence, presence
+from tracekit.present.structured import describe, ranges
 from tracekit.present.units import show
 from tracekit.store import Reader
 from tracekit_tui import queries
@@ -22,12 +23,13 @@ def load_run(reader: Reader) -> Run:
     ((start, end),) = reader.rows(queries.EXTENT)
     ((steps, first, last),) = reader.rows(queries.STEP_RANGE)
     ((events, world),) = reader.rows(queries.COUNTS)
+    here = presence(reader)
     notes: _Notes = [(key, value, where) for key, value, where in reader.rows(queries.NOTES)]
     found = {key: value for key, value, _ in notes}
     extent = None if start is None or end is None or end <= start else (start, end)
     facts: Lines = [("command", _command(found))] if "command" in found else []
     facts += [
-        ("ranks", _of(len(ranks), world)),
+        ("ranks", _of(len(here.covered), world)),
         ("steps", _steps(steps, first, last)),
         ("span", show(None if extent is None else extent[1] - extent[0], Unit.NS)),
         ("events", show(events, Unit.COUNT)),
@@ -42,7 +44,7 @@ def load_run(reader: Reader) -> Run:
         events,
         world,
         tuple(facts),
-        tuple(_trust(reader, ranks, world, notes)),
+        tuple(_trust(reader, ranks, here, notes)),
     )
 
 
@@ -91,7 +93,7 @@ def _listed(values: list[Any] | None, most: int = 3) -> str:
     return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
 
 
-def _trust(reader: Reader, ranks: tuple[RankInfo, ...], world: int | None, notes: _Notes) -> Lines:
+def _trust(reader: Reader, ranks: tuple[RankInfo, ...], here: Presence, notes: _Notes) -> Lines:
     """(kind, sentence) of everything that a reader of the figures should know."""
     doubts: Lines = []
     for key, value, _ in notes:
@@ -103,10 +105,10 @@ def _trust(reader: Reader, ranks: tuple[RankInfo, ...], world: int | None, notes
                     " times show the schedule, not the speed of a model",
                 )
             )
-    present = {info.rank for info in ranks}
-    if world is not None and len(present) < world:
-        absent = sorted(set(range(world)) - present)
-        doubts.append(("missing", describe("no trace here", {"rank": absent})))
+    if here.gaps:
+        doubts.append(("missing", f"rank {ranges(here.gaps)}: no trace here"))
+    if here.empty:
+        doubts.append(("empty", describe("the trace is empty", {"rank": here.empty})))
     blind = [info.rank for info in ranks if info.evidence == "none"]
     if blind:
         doubts.append(("no times", describe("no timed work in the trace", {"rank": blind})))

@@ -215,7 +215,7 @@ FROM rank
 DAMAGE = """
 SELECT kind, sum(count)::BIGINT, list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL),
     min(detail), count(DISTINCT detail)
-FROM damage GROUP BY kind ORDER BY kind
+FROM damage WHERE severity = 'damage' GROUP BY kind ORDER BY kind
 """
 
 UNALIGNED = """

@@ -1,12 +1,15 @@
+-- Only where EXISTS (FROM _host_step)
 -- The window of a step ends when the next step has begun on the host and all that was launched
 -- up to here has run: so work lies in the window of the step that launched it, and the windows
 -- of a rank tile its captured span. Between two captures there is no window.
 INSERT INTO step BY NAME
     WITH _reached AS (
-        SELECT h.*, max(w.end_ns) AS own_end_ns
+        SELECT h.*, w.own_end_ns
         FROM _host_step AS h
-        LEFT JOIN work AS w ON w.rank = h.rank AND w.step = h.step AND w.launch_ns IS NOT NULL
-        GROUP BY ALL
+        LEFT JOIN (
+            SELECT rank, step, max(end_ns) AS own_end_ns
+            FROM work WHERE launch_ns IS NOT NULL GROUP BY rank, step
+        ) AS w ON w.rank = h.rank AND w.step = h.step
     ),
     _ends AS (
         SELECT rank, step, host_start_ns, host_end_ns,

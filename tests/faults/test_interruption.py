@@ -1,0 +1,179 @@
+"""Interrupted at any moment: what was there before stays, and running again gives the same."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import TraceBuilder
+from tests.faults import bulk
+from tests.faults.processes import Running
+from tests.faults.store import call, digests, line_with
+from tracekit.errors import ExitCode
+from tracekit.ingest.run import ingest
+from tracekit.store import open_run
+
+MOMENTS = 5
+
+
+def everything(database: Path) -> dict[str, list[Any]]:
+    with open_run(database) as reader:
+        return digests(reader)
+
+
+class Run:
+    """Two ranks of some size, what an ingest of them gives, and how long that takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.traces = [
+            bulk.write(folder / f"rank{rank}.json.gz", rank, 8 * 10**6) for rank in range(2)
+        ]
+        with Running("ingest", *self.traces, "-o", folder / "run.db") as command:
+            status, err = command.wait(120)
+            self.seconds = time.monotonic() - command.started
+        assert status == 0, err
+        self.expected = everything(folder / "run.db")
+        self.bytes = (folder / "run.db").stat().st_size
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(params=["new", "--force", "--append"])
+def before(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str], bytes | None]:
+    """A database, the option to go on with, and its bytes if there is one already."""
+    database = tmp_path / "out" / "run.db"
+    database.parent.mkdir()
+    if request.param == "new":
+        return database, [], None
+    trace = TraceBuilder(7, 8)
+    trace.kernel("earlier", 0, 10)
+    ingest([trace.write(tmp_path / "rank7.json")], database)
+    return database, [request.param], database.read_bytes()
+
+
+def content(database: Path) -> bytes | None:
+    return database.read_bytes() if database.exists() else None
+
+
+def again(run: Run, database: Path, options: list[str]) -> None:
+    """The same command once more: what it gives, and that nothing else is left."""
+    status, _, err = call("ingest", *run.traces, "-o", database, *options)
+    assert status == 0, err
+    found = everything(database)
+    if options == ["--append"]:
+        with open_run(database) as reader:
+            assert reader.rows("SELECT rank FROM rank ORDER BY rank") == [(0,), (1,), (7,)]
+        found = {name: [row for row in rows if row[0] != 7] for name, rows in found.items()}
+    assert found == run.expected
+    assert [path.name for path in database.parent.iterdir()] == ["run.db"]
+
+
+Before = tuple[Path, list[str], bytes | None]
+
+
+@pytest.mark.parametrize("share", [n / MOMENTS for n in range(1, MOMENTS + 1)])
+def test_ctrl_c_leaves_what_was_there(run: Run, before: Before, share: float) -> None:
+    database, options, earlier = before
+    with Running("ingest", *run.traces, "-o", database, *options) as command:
+        time.sleep(run.seconds * share * random.Random(share).uniform(0.7, 1.0))
+        command.signal(signal.SIGINT)
+        status, err = command.wait(20)
+        assert command.session_ends()
+    if status == 0:  # it had ended before
+        assert database.exists()
+        return
+    if share > 1 / MOMENTS:  # before that, it may be the interpreter's start that is interrupted
+        assert (status, "Traceback" in err) == (ExitCode.INTERRUPTED, False), err
+    assert content(database) == earlier
+    names = [path.name for path in database.parent.iterdir()]
+    assert names == (["run.db"] if earlier else [])
+    if share == 0.6:
+        again(run, database, options)
+
+
+@pytest.mark.parametrize("share", [n / MOMENTS for n in range(1, MOMENTS + 1)])
+def test_kill_9_leaves_what_was_there(run: Run, before: Before, share: float) -> None:
+    database, options, earlier = before
+    with Running("ingest", *run.traces, "-o", database, *options) as command:
+        time.sleep(run.seconds * share * random.Random(share).uniform(0.7, 1.0))
+        command.process.kill()
+        status, _ = command.wait(20)
+        assert command.session_ends(), "its workers end with it"
+    if status == 0:
+        return
+    assert content(database) == earlier
+    left = [path.name for path in database.parent.iterdir() if path.name != "run.db"]
+    assert all(name.startswith(".run.db.") for name in left)
+    again(run, database, options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_nothing(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+    with Running("ingest", *run.traces, "-o", tmp_path / "run.db") as command:
+        time.sleep(run.seconds * 0.6)
+        command.process.send_signal(number)
+        status, _ = command.wait(20)
+        assert command.session_ends()
+    assert status != 0
+    assert not (tmp_path / "run.db").exists()
+    again(run, tmp_path / "run.db", [])
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.6, 0.9])
+def test_a_full_disk_leaves_what_was_there(run: Run, before: Before, share: float) -> None:
+    """No file may grow further than a share of the database, as if the disk had no room."""
+    database, options, earlier = before
+    limit = int(run.bytes * share)
+
+    def full() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with Running("ingest", *run.traces, "-o", database, *options, before=full) as command:
+        status, err = command.wait(60)
+        assert command.session_ends()
+    assert status == ExitCode.STORE, err
+    assert line_with(err, "run.db")
+    assert "Traceback" not in err
+    assert "internal error" not in err
+    assert content(database) == earlier
+    names = [path.name for path in database.parent.iterdir()]
+    assert names == (["run.db"] if earlier else [])
+    if share == 0.6:
+        again(run, database, options)
+
+
+def test_what_a_killed_ingest_of_another_database_left_is_not_touched(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / ".other.db.1.building").write_bytes(b"not ours")
+    (tmp_path / ".run.db.notes").write_bytes(b"not ours either")
+    status, _, err = call("ingest", run.traces[0], "-o", tmp_path / "run.db")
+    assert status == 0, err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".other.db.1.building",
+        ".run.db.notes",
+        "run.db",
+    ]
+
+
+def test_two_ingests_of_one_database_at_once_give_one_whole_database(
+    run: Run, tmp_path: Path
+) -> None:
+    database = tmp_path / "run.db"
+    arguments = ("ingest", *run.traces, "-o", database, "--force")
+    with Running(*arguments) as first, Running(*arguments) as second:
+        results = [first.wait(120), second.wait(120)]
+    assert 0 in [status for status, _ in results]
+    assert {status for status, _ in results} <= {0, int(ExitCode.STORE), int(ExitCode.USAGE)}
+    assert everything(database) == run.expected
+    assert [path.name for path in tmp_path.iterdir()] == ["run.db"]

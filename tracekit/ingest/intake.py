@@ -1,0 +1,348 @@
+"""Batches of a reader process into the tables of the store, for one file.
+
+A batch numbers its strings, threads and categories as the file does; here they get the numbers that
+the whole run uses, and the times their base. Nothing is decided about what the events mean.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit.ingest import text
+from tracekit.ingest.ownership import Span
+from tracekit.ingest.strings import Numbered
+from tracekit.ingest.workers import Frame
+from tracekit.store.store import Writer
+
+CATEGORIES = {
+    "kernel": "kernel",
+    "gpu_memcpy": "gpu_memcpy",
+    "memcpy": "gpu_memcpy",
+    "gpu_memset": "gpu_memset",
+    "memset": "gpu_memset",
+    "cpu_op": "cpu_op",
+    "operator": "cpu_op",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "gpu_annotation",
+    "cuda_driver": "runtime",
+    "runtime": "runtime",
+    "cuda_sync": "sync",
+    "overhead": "overhead",
+    "python_function": "python",
+}
+GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+_KINDS = (*dict.fromkeys(CATEGORIES.values()), "other")
+_LAUNCH_FLOWS = ["ac2g", "async_cpu_to_gpu"]
+_MOST_OPEN_FLOWS = 1 << 19
+_TYPES = {"i": pa.int32(), "q": pa.int64()}
+
+
+def category_of(name: str) -> str:
+    """The category of the store for one of a trace: writers differ in names and in case."""
+    lower = name.lower()
+    return CATEGORIES.get(lower) or ("runtime" if lower.endswith("_runtime") else "other")
+
+
+@dataclass(slots=True)
+class RankState:
+    """What the files of one rank have in common: its threads, and how far its numbers go."""
+
+    rank: int
+    events: int = 0
+    memory_events: int = 0
+    threads: dict[tuple[str, str], int] = field(default_factory=dict)
+    thread_names: dict[int, str] = field(default_factory=dict)
+    first_thread: int = 0  # threads before it are in the store already
+
+    @classmethod
+    def of(cls, writer: Writer, rank: int) -> Self:
+        """Where an earlier ingest left off."""
+        state = cls(rank)
+        sql = "SELECT coalesce(max(event_id) + 1, 0) FROM event WHERE rank = $1"
+        state.events = writer.scalar(sql, [rank])
+        sql = "SELECT coalesce(max(ordinal) + 1, 0) FROM memory_event WHERE rank = $1"
+        state.memory_events = writer.scalar(sql, [rank])
+        sql = "SELECT pid, tid FROM thread WHERE rank = $1 ORDER BY thread_id"
+        for pid, tid in writer.rows(sql, [rank]):
+            state.threads[pid, tid] = len(state.threads)
+        state.first_thread = len(state.threads)
+        return state
+
+
+class Intake:
+    """Appends the batches of one file to the store."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        names: Numbered,
+        signatures: Numbered,
+        state: RankState,
+        file_id: int,
+        base_ns: int,
+    ) -> None:
+        self._writer = writer
+        self._names = names
+        self._signatures = signatures
+        self._state = state
+        self._file_id = file_id
+        self._base_ns = base_ns
+        self._name_ids: list[int] = []
+        self._signature_ids: list[int] = []
+        self._texts: list[str] = []
+        self._categories: list[str] = []
+        self._processes: list[str] = []
+        self._thread_keys: list[tuple[str, str]] = []
+        self._thread_ids: list[int] = []
+        self._correlations: list[pa.Array] = []  # distinct ones of each batch
+        self._open_flows: list[pa.Table] = []  # launches whose events were not seen yet
+        self.events = 0
+        self.span: Span | None = None
+
+    def take(self, frame: Frame) -> None:
+        """Append one batch."""
+        args, *buffers = frame.buffers
+        columns: dict[str, dict[str, pa.Array]] = {}
+        for number, (table, name, kind, rows) in enumerate(frame.head["columns"]):
+            data, validity = buffers[2 * number : 2 * number + 2]
+            array = pa.Array.from_buffers(
+                _TYPES[kind], rows, [pa.py_buffer(validity), pa.py_buffer(data)]
+            )
+            columns.setdefault(table, {})[name] = array
+        rest = buffers[2 * len(frame.head["columns"]) :]
+        for number, (pool, first, _) in enumerate(frame.head["pools"]):
+            self._take_strings(pool, first, *rest[3 * number : 3 * number + 3])
+        first_event = self._state.events
+        if "event" in columns:
+            self._take_events(columns["event"])
+        if "comm" in columns:
+            self._take_comm(columns["comm"], first_event)
+        if "python" in columns:
+            self._take_python(columns["python"], first_event)
+        if "args" in columns:
+            self._take_args(columns["args"], args, first_event)
+        if "memory" in columns:
+            self._take_memory(columns["memory"])
+        if "flow" in columns:
+            self._take_flows(columns["flow"])
+        if "meta" in columns:
+            self._take_meta(columns["meta"])
+
+    def _take_strings(
+        self, pool: str, first: int, starts: text.Buffer, data: text.Buffer, flags: text.Buffer
+    ) -> None:
+        if pool == "name":
+            del self._name_ids[first:]
+            new = text.decoded(starts, data, flags)
+            self._name_ids += self._names.of([(name,) for name in new])
+        elif pool == "signature":
+            del self._signature_ids[first:]
+            self._signature_ids += self._signatures.of(
+                [_signature(raw) for raw in text.pieces(starts, data)]
+            )
+        elif pool == "text":
+            del self._texts[first:]
+            self._texts += text.decoded(starts, data, flags)
+        elif pool == "category":
+            self._categories += text.decoded(starts, data, flags)
+        elif pool == "process":
+            self._processes += text.decoded(starts, data, flags)
+        elif pool == "thread":
+            for raw, flag in zip(text.pieces(starts, data), bytes(flags), strict=True):
+                (process,) = struct.unpack_from("<i", raw)
+                key = (self._processes[process], text.string(raw[4:], flag))
+                threads = self._state.threads
+                self._thread_keys.append(key)
+                self._thread_ids.append(threads.setdefault(key, len(threads)))
+
+    def _take_events(self, found: dict[str, pa.Array]) -> None:
+        count = len(found["ts"])
+        times = pc.add(found["ts"], self._base_ns)
+        kinds = [category_of(name) for name in self._categories]
+        gpu = pa.array([kind in GPU_WORK for kind in kinds], pa.bool_()).take(found["category"])
+        codes = pa.array([_KINDS.index(kind) for kind in kinds], pa.int8()).take(found["category"])
+        # Work without a device or a stream of its own is placed by its process and thread.
+        devices = pa.array([_whole(process) for process, _ in self._thread_keys], pa.int32())
+        streams = pc.coalesce(found["stream"], pc.add(found["thread"], len(self._texts)))
+        places = pa.array(self._texts + [tid for _, tid in self._thread_keys], pa.string())
+        none = pa.scalar(None, pa.int32())
+        table = {
+            "rank": self._ranks(count),
+            "event_id": _range(self._state.events, count),
+            "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
+            "cat": pa.DictionaryArray.from_arrays(codes, pa.array(_KINDS)),
+            "name_id": pa.array(self._name_ids, pa.int32()).take(found["name"]),
+            "ts_ns": times,
+            "dur_ns": found["dur"],
+            "thread_id": pa.array(self._thread_ids, pa.int32()).take(found["thread"]),
+            "device": pc.if_else(
+                gpu, pc.coalesce(found["device"], devices.take(found["thread"])), none
+            ),
+            "stream": pa.DictionaryArray.from_arrays(pc.if_else(gpu, streams, none), places),
+            "correlation": found["correlation"],
+            "external_id": found["external"],
+            "bytes": found["bytes"],
+            "signature_id": pa.array(self._signature_ids, pa.int32()).take(found["signature"]),
+            "sequence": found["sequence"],
+            "forward_thread": found["forward_thread"],
+        }
+        self._writer.append("event", pa.table(table))
+        self._state.events += count
+        self.events += count
+        self._correlations.append(found["correlation"].drop_null().unique())
+        self._widen(pc.min(times).as_py(), pc.max(pc.add(times, found["dur"])).as_py())
+
+    def _take_comm(self, found: dict[str, pa.Array], first: int) -> None:
+        texts = pa.array(self._texts, pa.string())
+        table = {
+            "rank": self._ranks(len(found["row"])),
+            "event_id": pc.add(found["row"], pa.scalar(first, pa.int32())),
+            "operation": texts.take(found["operation"]),
+            "group_name": texts.take(found["group"]),
+            "group_description": texts.take(found["description"]),
+            "group_size": found["group_size"],
+            "group_ranks": texts.take(found["ranks"]),
+            "seq": found["seq"],
+            "in_elems": found["in_elems"],
+            "out_elems": found["out_elems"],
+            "dtype": texts.take(found["dtype"]),
+            "src_rank": found["src"],
+            "dst_rank": found["dst"],
+        }
+        self._writer.append("comm_args", pa.table(table))
+
+    def _take_python(self, found: dict[str, pa.Array], first: int) -> None:
+        table = {
+            "rank": self._ranks(len(found["row"])),
+            "event_id": pc.add(found["row"], pa.scalar(first, pa.int32())),
+            "python_id": found["id"],
+            "parent_id": found["parent"],
+            "module_id": found["module"],
+        }
+        self._writer.append("python_call", pa.table(table))
+
+    def _take_args(self, found: dict[str, pa.Array], data: text.Buffer, first: int) -> None:
+        kept = bytes(data)
+        pairs = zip(found["start"].to_pylist(), found["end"].to_pylist(), strict=True)
+        table = {
+            "rank": self._ranks(len(found["row"])),
+            "event_id": pc.add(found["row"], pa.scalar(first, pa.int32())),
+            "args": pa.array([text.json_text(kept[a:b]) for a, b in pairs], pa.string()),
+        }
+        self._writer.append("event_args", pa.table(table))
+
+    def _take_memory(self, found: dict[str, pa.Array]) -> None:
+        count = len(found["ts"])
+        times = pc.add(found["ts"], self._base_ns)
+        table = {
+            "rank": self._ranks(count),
+            "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
+            "ts_ns": times,
+            "ordinal": _range(self._state.memory_events, count),
+            "device_type": found["device_type"],
+            "device": found["device"],
+            "address": found["address"].view(pa.uint64()),
+            "bytes": found["bytes"],
+            "total_allocated": found["allocated"],
+            "total_reserved": found["reserved"],
+        }
+        self._writer.append("memory_event", pa.table(table))
+        self._state.memory_events += count
+        self._widen(pc.min(times).as_py(), pc.max(times).as_py())
+
+    def _take_flows(self, found: dict[str, pa.Array]) -> None:
+        """Keep what stands nowhere else: the two ends of a launch flow are events of its id, so
+        it is a link already wherever they carry that id as their correlation."""
+        kinds = pa.array(self._categories, pa.string()).take(found["category"])
+        flows = pa.table(
+            {
+                "rank": self._ranks(len(kinds)),
+                "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), len(kinds)),
+                "kind": pc.fill_null(kinds, ""),
+                "flow_id": found["id"],
+                "is_start": pc.equal(found["is_start"], 1),
+                "ts_ns": pc.add(found["ts"], self._base_ns),
+                "thread_id": pa.array(self._thread_ids, pa.int32()).take(found["thread"]),
+            }
+        )
+        launches = pc.is_in(flows["kind"], value_set=pa.array(_LAUNCH_FLOWS))
+        self._writer.append("flow", flows.filter(pc.invert(launches)))
+        open_flows = self._without_correlation(flows.filter(launches), self._correlations[-1:])
+        open_flows = self._without_correlation(open_flows, self._correlations[:-1])
+        if len(open_flows):
+            self._open_flows.append(open_flows)
+        if sum(len(flows) for flows in self._open_flows) > _MOST_OPEN_FLOWS:
+            self._append_open_flows()
+
+    def _without_correlation(self, flows: pa.Table, correlations: list[pa.Array]) -> pa.Table:
+        if not len(flows) or not correlations:
+            return flows
+        known = pa.chunked_array(correlations)
+        return flows.filter(pc.invert(pc.is_in(flows["flow_id"], value_set=known)))
+
+    def finish(self, base_ns: int) -> None:
+        """Append what waited for the rest of the file, and set all times to the base of it, which
+        may stand behind the events."""
+        self._append_open_flows()
+        shift = base_ns - self._base_ns
+        if shift and self.span is not None:
+            for table in ("event", "memory_event", "flow"):
+                self._writer.execute(
+                    f"UPDATE {table} SET ts_ns = ts_ns + $1 WHERE file_id = $2",  # noqa: S608
+                    [shift, self._file_id],
+                )
+            self.span = Span(self.span.start_ns + shift, self.span.end_ns + shift)
+
+    def _append_open_flows(self) -> None:
+        for flows in self._open_flows:
+            self._writer.append("flow", self._without_correlation(flows, self._correlations))
+        self._open_flows.clear()
+
+    def _take_meta(self, found: dict[str, pa.Array]) -> None:
+        for what, thread, name in zip(
+            found["what"].to_pylist(),
+            found["thread"].to_pylist(),
+            found["text"].to_pylist(),
+            strict=True,
+        ):
+            if self._texts[what] == "thread_name" and name is not None:
+                self._state.thread_names[self._thread_ids[thread]] = self._texts[name]
+
+    def _ranks(self, count: int) -> pa.Array:
+        return pa.repeat(pa.scalar(self._state.rank, pa.int32()), count)
+
+    def _widen(self, start_ns: int, end_ns: int) -> None:
+        if self.span is None:
+            self.span = Span(start_ns, end_ns)
+        else:
+            self.span.start_ns = min(self.span.start_ns, start_ns)
+            self.span.end_ns = max(self.span.end_ns, end_ns)
+
+
+def _signature(raw: bytes) -> tuple[str | None, ...]:
+    sizes = struct.unpack_from("<3i", raw)
+    at, found = 12, []
+    for size in sizes:
+        found.append(text.json_text(raw[at : at + size]) if size >= 0 else None)
+        at += max(size, 0)
+    return tuple(found)
+
+
+def _whole(value: str) -> int | None:
+    number = int(value) if value.isascii() and value.lstrip("-").isdigit() else None
+    return number if number is not None and abs(number) < 1 << 31 else None
+
+
+_counted: list[pa.Array] = [pa.array(range(1 << 10), pa.int32())]
+
+
+def _range(first: int, count: int) -> pa.Array:
+    while len(_counted[0]) < count:
+        half = _counted[0]
+        _counted[0] = pa.concat_arrays([half, pc.add(half, pa.scalar(len(half), pa.int32()))])
+    return pc.add(_counted[0].slice(0, count), pa.scalar(first, pa.int32()))

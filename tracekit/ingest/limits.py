@@ -1,0 +1,44 @@
+"""How many files are read at once, and how much memory each part of an ingest may take."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Self
+
+from tracekit.errors import UsageError
+
+DEFAULT_MEMORY_BYTES = 2 << 30
+# Measured: the interpreter with its libraries, batches on their way, tables of strings.
+_OWN_BYTES = 200 << 20
+# A reader holds its text, a batch of rows and of columns, and its strings.
+_READER_BYTES = 110 << 20
+_SMALLEST_STORE_BYTES = 128 << 20
+_BATCH_ROWS = 1 << 17  # a little more than a row group of DuckDB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The shares of the parts."""
+
+    jobs: int
+    rows: int
+    store_bytes: int
+
+    @classmethod
+    def of(cls, jobs: int | None, memory_limit: int | None, *, files: int) -> Self:
+        """Share out a limit.
+
+        Raises:
+            UsageError: less than the smallest ingest needs.
+        """
+        total = memory_limit or DEFAULT_MEMORY_BYTES
+        left = total - _OWN_BYTES - _SMALLEST_STORE_BYTES
+        if left < _READER_BYTES:
+            least = (_OWN_BYTES + _SMALLEST_STORE_BYTES + _READER_BYTES) >> 20
+            raise UsageError(
+                f"--memory-limit {total >> 20} MiB: an ingest needs at least {least} MiB"
+            )
+        wanted = max(1, min(jobs or os.cpu_count() or 1, files))
+        readers = max(1, min(wanted, left // _READER_BYTES))
+        return cls(readers, _BATCH_ROWS, total - _OWN_BYTES - readers * _READER_BYTES)

@@ -1,0 +1,210 @@
+"""Load the traces of a run: each frame of its readers into the store, file by file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tracekit.errors import InputError
+from tracekit.ingest import header, sources
+from tracekit.ingest.intake import Intake, RankState
+from tracekit.ingest.ownership import Capture, Owners, refuse_overlap
+from tracekit.ingest.strings import Numbered
+from tracekit.ingest.workers import DeadWorkerError, Frame, Workers
+from tracekit.store.store import Writer
+
+# Whole things that no figure uses are left out, which is no damage.
+_SKIPPED = ("not an event",)
+
+
+@dataclass(slots=True)
+class At:
+    """How far the reading is: bytes on disk, and files."""
+
+    total_bytes: int
+    total_files: int
+    bytes: int = 0
+    files: int = 0
+
+
+Progress = Callable[[At], None]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file that is being read."""
+
+    capture: Capture
+    intake: Intake
+    read: int = 0
+
+
+class Loader:
+    """Takes the frames of all files.
+
+    Attributes:
+        captures: All files of the run, those of an earlier ingest first; whole at the end.
+        ranks: What was loaded of each rank by this ingest.
+        events: Rows of events that it added.
+        warnings: What the user should know, a line each.
+        damaged: The lines among them that ``--strict`` forbids.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        found: sources.Sources,
+        rank_map: sources.RankMap | None,
+        before: list[Capture],
+        progress: Progress,
+    ) -> None:
+        self._writer = writer
+        self._found = found
+        self._owners = Owners(found, rank_map, lone=len(found.traces) == 1 and not before)
+        self._first_file = max((capture.file_id for capture in before), default=-1) + 1
+        self._open: dict[int, _Open] = {}
+        self._sizes = [trace.path.stat().st_size for trace in found.traces]
+        self._at = At(sum(self._sizes), len(found.traces))
+        self._progress = progress
+        self.captures = before
+        self.ranks: dict[int, RankState] = {}
+        self.events = 0
+        self.warnings: list[str] = []
+        self.damaged: list[str] = []
+
+    def load(self, workers: Workers) -> None:
+        """Read every file.
+
+        Raises:
+            InputError: a file that is no trace or cannot be read, a reader that died, a rank that
+                is unknown, or one that two files claim for the same time.
+        """
+        names = Numbered(self._writer, "name", "name_id", ["name"])
+        columns = ["input_dims", "input_types", "concrete"]
+        signatures = Numbered(self._writer, "signature", "signature_id", columns)
+        hashes: dict[int, str] = {}
+        self._progress(self._at)
+        try:
+            for frame in workers:
+                if frame.kind == "begin":
+                    hashes[frame.file] = frame.head["sha256"]
+                    go = not self._known(frame.file, frame.head["sha256"])
+                    workers.answer(frame.file, go=go)
+                    if not go:
+                        self._advance(self._sizes[frame.file], done=True)
+                elif frame.kind == "open":
+                    self._begin(frame, hashes[frame.file], names, signatures)
+                elif frame.file in self._open:
+                    self._take(self._open[frame.file], frame)
+                elif frame.kind == "end":
+                    self._advance(self._sizes[frame.file], done=True)
+        except DeadWorkerError as error:
+            raise InputError(f"{self._called(error.file)}: {error}; nothing was written") from error
+
+    def _begin(self, frame: Frame, sha256: str, names: Numbered, signatures: Numbered) -> None:
+        trace, head = self._found.traces[frame.file], frame.head["header"]
+        owner = self._owners.of(trace, head)
+        if owner.warning:
+            self.warnings.append(owner.warning)
+        for capture in self.captures:
+            if capture.sha256 == sha256 and capture.rank == owner.rank:
+                self._pass_over(trace, capture)
+                return
+        number = self._first_file + frame.file
+        capture = Capture(number, trace.shown, sha256, owner.rank, head, owner.manifest)
+        self.captures.append(capture)
+        base = header.base_ns(head)
+        intake = Intake(self._writer, names, signatures, self._state(owner.rank), number, base)
+        self._open[frame.file] = _Open(capture, intake)
+
+    def _take(self, file: _Open, frame: Frame) -> None:
+        read = frame.head["read"]
+        if frame.kind == "batch":
+            file.intake.take(frame)
+        elif frame.kind == "end":
+            file.capture.header = frame.head["header"]
+            file.intake.finish(header.base_ns(file.capture.header))
+            file.capture.span = file.intake.span
+            self.events += file.intake.events
+            refuse_overlap(file.capture, self.captures)
+            self._insert_file(file, frame)
+            del self._open[frame.file]
+            read = self._sizes[frame.file]
+        self._advance(read - file.read, done=frame.kind == "end")
+        file.read = read
+
+    def _known(self, file: int, sha256: str) -> bool:
+        """Whether the same bytes were loaded already for what must be the same rank."""
+        trace = self._found.traces[file]
+        mine = self._owners.guess(trace)
+        for capture in self.captures:
+            if capture.sha256 == sha256 and mine in (None, capture.rank):
+                self._pass_over(trace, capture)
+                return True
+        return False
+
+    def _pass_over(self, trace: sources.Trace, first: Capture) -> None:
+        self.warnings.append(f"{trace.shown}: same content as {first.shown}, skipped")
+
+    def _advance(self, size: int, *, done: bool) -> None:
+        self._at.bytes += size
+        self._at.files += done
+        self._progress(self._at)
+
+    def _called(self, file: int) -> str:
+        """A file by its name and its rank, as far as that is known."""
+        trace = self._found.traces[file]
+        opened = self._open.get(file)
+        rank = opened.capture.rank if opened else self._owners.guess(trace)
+        return trace.shown if rank is None else f"rank {rank}: {trace.shown}"
+
+    def _state(self, rank: int) -> RankState:
+        if rank not in self.ranks:
+            self.ranks[rank] = RankState.of(self._writer, rank)
+        return self.ranks[rank]
+
+    def _insert_file(self, file: _Open, frame: Frame) -> None:
+        capture, end = file.capture, frame.head
+        number, rank, span = capture.file_id, capture.rank, capture.span
+        times = (span.start_ns, span.end_ns) if span else (None, None)
+        size = self._sizes[frame.file]
+        row = (number, capture.shown, capture.sha256, "trace", size, rank, end["state"])
+        self._writer.insert("file", [(*row, file.intake.events, *times)])
+        damage = [
+            (number, rank, kind, at, count, detail, _severity(kind))
+            for kind, at, count, detail in end["damage"]
+        ]
+        self._writer.insert("damage", damage)
+        values = capture.header.items()
+        self._writer.insert(
+            "header", [(number, rank, key, json.dumps(value)) for key, value in values]
+        )
+        self._writer.insert(
+            "unknown_arg", [(number, rank, key, count) for key, count in end["args"].items()]
+        )
+        if damage:
+            line = _line(capture, damage)
+            self.warnings.append(line)
+            if any(row[-1] == "damage" for row in damage):
+                self.damaged.append(line)
+
+
+def _severity(kind: str) -> str:
+    return "skipped" if kind in _SKIPPED or kind.startswith("phase ") else "damage"
+
+
+def _line(capture: Capture, damage: list[tuple[Any, ...]]) -> str:
+    """The first places of what is wrong with a file."""
+    if damage[0][2] == "empty":
+        return f"rank {capture.rank}: empty trace: {capture.shown}"
+    said = []
+    for kind in dict.fromkeys(row[2] for row in damage):
+        rows = [row for row in damage if row[2] == kind]
+        count, at = sum(row[4] for row in rows), rows[0][3]
+        number = f"{count} " if count > 1 or "event" in kind else ""
+        place = "" if at is None else f", the first at byte {at}" if count > 1 else f" at byte {at}"
+        said.append(f"{number}{kind}{place}")
+    more = f"; {len(said) - 3} more kinds, see `tracekit info`" if len(said) > 3 else ""
+    return f"rank {capture.rank}: {capture.shown}: {'; '.join(said[:3])}{more}"

@@ -1,0 +1,121 @@
+"""What stands beside the traces of a run: ranks, manifests, notes and telemetry, into the store."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tracekit.ingest import header, memory, nvml, sources
+from tracekit.ingest.loading import Loader
+from tracekit.store.store import Writer
+from tracekit_collectors import records
+
+_NO_TRACE = "no trace"
+
+
+def insert_ranks(writer: Writer, loader: Loader, device: str | None) -> None:
+    """The ranks that an ingest added, with their threads and groups."""
+    known = {rank for (rank,) in writer.rows("SELECT rank FROM rank")}
+    for state in loader.ranks.values():
+        new = list(state.threads)[state.first_thread :]
+        writer.insert(
+            "thread",
+            [
+                (state.rank, number, pid, tid, state.thread_names.get(number), False)
+                for number, (pid, tid) in enumerate(new, start=state.first_thread)
+            ],
+        )
+        if state.rank in known:
+            continue
+        captures = [c for c in loader.captures if c.rank == state.rank]
+        merged: dict[str, Any] = {}
+        for capture in captures:  # what the first file says counts; an empty one says nothing
+            merged = capture.header | merged
+        manifest = next((c.manifest for c in captures if c.manifest is not None), None)
+        header.insert_rank(writer, state.rank, merged, manifest, device)
+        header.insert_groups(writer, state.rank, merged)
+        if manifest is not None:
+            _insert_manifest(writer, loader, state.rank, manifest)
+
+
+def _insert_manifest(
+    writer: Writer, loader: Loader, rank: int, manifest: records.RankManifest
+) -> None:
+    notes = [(rank, key, str(value), "manifest") for key, value in manifest.notes.items()]
+    notes += [(rank, "problem", problem, "manifest") for problem in manifest.problems]
+    try:
+        writer.insert("note", notes)
+        writer.insert(
+            "mesh", [(rank, item.dim, item.coord, item.size, item.ranks) for item in manifest.mesh]
+        )
+        memory.load(writer, rank, manifest)
+    except (AttributeError, TypeError, ValueError, duckdb.Error) as error:
+        reason = " ".join(str(error).split())[:200]
+        loader.warnings.append(f"rank {rank}: manifest used in part only: {reason}")
+        writer.insert("note", [(rank, "problem", f"manifest: {reason}", "manifest")])
+
+
+def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> None:
+    """Notes on the run, manifests of ranks without a trace, and telemetry.
+
+    What the database holds already is left as it is.
+    """
+    warnings = loader.warnings
+    warnings += [f"{shown}: {problem}" for shown, problem in found.problems]
+    if found.passed_over:
+        more = f" and {len(found.passed_over) - 1} more" if found.passed_over[1:] else ""
+        warnings.append(f"{found.passed_over[0]}{more}: JSON, but not a trace: passed over")
+    for path in found.run_files:
+        with _new_file(writer, path, "run", warnings) as data:
+            notes = _notes(json.loads(data), path.name) if data is not None else []
+            writer.insert("note", notes)
+    writer.execute(
+        "DELETE FROM note WHERE key = $1 AND rank IN (SELECT rank FROM rank)", [_NO_TRACE]
+    )
+    owned = {rank for (rank,) in writer.rows("SELECT rank FROM rank")}
+    said = {rank for (rank,) in writer.rows("SELECT rank FROM note WHERE key = $1", [_NO_TRACE])}
+    for manifest in found.manifests.values():
+        if manifest.rank not in owned:
+            warnings.append(f"rank {manifest.rank}: no trace: {manifest.state}")
+            if manifest.rank not in said:
+                row = (manifest.rank, _NO_TRACE, manifest.state, "manifest")
+                writer.insert("note", [row])
+    for path in found.nvml:
+        with _new_file(writer, path, "nvml", warnings) as data:
+            if data is None:
+                continue
+            _, bad = nvml.load(writer, data)
+            if bad:
+                warnings.append(f"{path}: {bad} lines cannot be read")
+
+
+@contextlib.contextmanager
+def _new_file(writer: Writer, path: Path, kind: str, warnings: list[str]) -> Iterator[bytes | None]:
+    """What a small file holds; None where the database has it, or it cannot be read."""
+    try:
+        data = path.read_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        known = writer.scalar("SELECT count(*) FROM file WHERE sha256 = $1", [sha256])
+        yield None if known else data
+        if not known:
+            number = writer.scalar("SELECT coalesce(max(file_id) + 1, 0) FROM file")
+            row = (number, str(path), sha256, kind, len(data), None, "whole", 0, None, None)
+            writer.insert("file", [row])
+    except (OSError, ValueError, RecursionError) as error:
+        warnings.append(f"{path}: cannot be read: {error}")
+
+
+def _notes(run: Any, source: str) -> list[tuple[None, str, str, str]]:
+    if not isinstance(run, dict):
+        return []
+    return [
+        (None, key, value if isinstance(value, str) else json.dumps(value), source)
+        for key, value in run.items()
+        if value is not None
+    ]

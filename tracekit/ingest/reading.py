@@ -1,0 +1,272 @@
+"""Read one trace file: its header, its events as batches of columns, and what is wrong with it.
+
+Runs in the worker processes and uses the standard library only. Memory is bounded whatever the
+size of the file: a piece of text, a batch of rows, and the strings of a few batches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import InputError
+from tracekit.ingest import scan, text
+from tracekit.ingest.unpack import Unpacker
+
+Buffer = text.Buffer
+Send = Callable[[dict[str, Any], list[Buffer]], None]
+
+# An event, or all that stands before the events, that is longer than this is damage.
+_LARGEST_TEXT = 32 << 20
+_BINARY_BYTES = 4096
+_PEEK_BYTES = 4 << 20
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_AN_EVENT = re.compile(rb'\[\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
+
+
+class Reading:
+    """One file on its way through the scanner; :meth:`run` sends frames.
+
+    Frames: ``open`` with the header that stands before the events, ``batch`` with columns and
+    strings (their buffers follow), ``progress``, and ``end`` with the whole header, the damage
+    (kind, byte offset, count, detail) and the state of the file.
+    """
+
+    def __init__(self, path: Path, send: Send, *, keep_args: bool, rows: int) -> None:
+        self._path = path
+        self._send = send
+        self._keep_args = keep_args
+        self._rows = rows
+        self._unpacker = Unpacker(path)
+        self._pieces: Iterator[bytes] = iter(())
+        self._damage: list[tuple[str, int | None, int, str]] = []
+        self._arg_keys: list[str] = []
+        self._partial = False
+        self._foreign = False
+        self._is_empty = True  # nothing in it has a time
+
+    def run(self) -> None:
+        """Read the file to its end.
+
+        Raises:
+            InputError: it is no trace.
+            OSError: it cannot be read.
+        """
+        self._pieces = self._unpacker.pieces()
+        found, root, at = self._find_events()
+        if root == "none":
+            self._send({"frame": "open", "header": {}}, [])
+            self._finish({})
+            return
+        prefix = found[:at] if root != "list" else b""
+        header = self._header(prefix) if prefix else {}
+        if prefix and "distributedInfo" not in header:
+            header |= self._peek()
+        self._send({"frame": "open", "header": header}, [])
+        rest, base, counts = self._events(found[at:], at, list_root=root == "list")
+        self._finish(header | self._tail(prefix, rest, base), args=counts)
+
+    def _find_events(self) -> tuple[bytes, str, int]:
+        data, ended, root, at = b"", False, "unknown", 0
+        while root == "unknown" and not ended and len(data) < _LARGEST_TEXT:
+            piece = next(self._pieces, b"")
+            ended = not piece
+            data += piece
+            root, at = scan.find_events(data)
+        if root in ("object", "list"):
+            return data, root, at
+        for pattern in (_EVENTS_KEY, _AN_EVENT):
+            # A binary file may hold such text, a trace holds no zeros.
+            if b"\0" not in data[:_BINARY_BYTES] and (found := pattern.search(data)):
+                self._note("header", 0, "what stands before the events is damaged")
+                return data, "object", found.end()
+        if not data.strip():
+            return data, "none", 0
+        if root == "unknown" and ended:
+            self._note("truncated", len(data), "the file ends before its events")
+            self._partial = True
+            return data, "none", 0
+        raise InputError(f"{self._path}: not a trace: no traceEvents in it")
+
+    def _events(
+        self, data: bytes, base: int, *, list_root: bool
+    ) -> tuple[bytes, int, dict[str, int]]:
+        scanner = scan.Scanner(keep_args=self._keep_args, list_root=list_root, rows=self._rows)
+        try:
+            ended = False
+            while True:
+                follows = scan.GOES_ON if len(data) < _LARGEST_TEXT else scan.GIVE_UP
+                result, used = scanner.events(data, base, scan.ENDS if ended else follows)
+                base += used
+                data = data[used:]
+                if result == scan.FULL:
+                    self._flush(scanner)
+                elif result == scan.MORE:
+                    data, ended = self._more(data)
+                else:
+                    break
+            scanner.end()
+            self._flush(scanner, last=True)
+            self._foreign = scanner.foreign()
+            self._partial |= self._foreign or not scanner.closed()
+            counts = dict(zip(self._arg_keys, scanner.arg_counts(), strict=False))
+            return data, base, {key: count for key, count in counts.items() if count}
+        finally:
+            scanner.close()
+
+    def _more(self, data: bytes) -> tuple[bytes, bool]:
+        """At least as much again, so that one long event is not parsed over and over."""
+        pieces = [data]
+        wanted = len(data)
+        while wanted >= 0:
+            piece = next(self._pieces, b"")
+            if not piece:
+                return b"".join(pieces), len(pieces) == 1
+            pieces.append(piece)
+            wanted -= len(piece)
+        self._send({"frame": "progress", "read": self._unpacker.read}, [])
+        return b"".join(pieces), False
+
+    def _flush(self, scanner: scan.Scanner, *, last: bool = False) -> None:
+        columns, strings, args = scanner.flush()
+        buffers: list[Buffer] = [args]
+        listed = []
+        for column in columns:
+            if column.table == "damage":
+                continue
+            self._is_empty &= column.table == "meta"
+            listed.append([column.table, column.name, column.kind, column.rows])
+            buffers += [column.data, column.validity or b""]
+        pools = []
+        for new in strings:
+            if new.pool == "arg":
+                self._arg_keys += text.decoded(new.starts, new.text, new.flags)
+                continue
+            pools.append([new.pool, new.first, new.count])
+            buffers += [new.starts, new.text, new.flags]
+        frame = {"frame": "batch", "read": self._unpacker.read, "columns": listed, "pools": pools}
+        self._send(frame, buffers)
+        if last:
+            self._damage += _damages(columns)
+        scanner.reset()
+
+    def _header(self, prefix: bytes) -> dict[str, Any]:
+        """What stands before the events."""
+        found = text.members(prefix, b"}")
+        if found is None:
+            self._note("header", 0, "what stands before the events is not valid JSON")
+            return text.salvaged(prefix)
+        self._note_repairs(prefix, 0)
+        return found
+
+    def _note_repairs(self, part: bytes, base: int) -> None:
+        for at in text.forbidden(part):
+            self._note("repaired", base + at, _DETAILS["repaired"])
+
+    def _peek(self) -> dict[str, Any]:
+        """What may stand behind the events of a file that says nothing of its rank before them."""
+        last = b""
+        try:
+            for piece in Unpacker(self._path).pieces():
+                last = (last + piece)[-_PEEK_BYTES:]
+        except OSError:
+            return {}
+        return text.salvaged(last)
+
+    def _tail(self, prefix: bytes, rest: bytes, base: int) -> dict[str, Any]:
+        """What stands behind the events; nothing but white space may follow it."""
+        rest, too_long = self._rest(rest)
+        if self._foreign:
+            return {}
+        if self._partial:
+            return text.salvaged(rest)
+        if too_long:
+            self._note("trailing", base, "what stands behind the events is too long for a header")
+            self._partial = True
+            return text.salvaged(rest)
+        self._note_repairs(rest, base)
+        if not prefix:
+            found, wrong = {}, rest.strip() != b""
+        else:
+            whole = text.members(b'{"traceEvents":[', rest)
+            found, wrong = whole or {}, whole is None
+        if wrong:
+            events = b'{"traceEvents":[]' if prefix else b"[]"
+            kind, detail = _WRONG[text.fault(events + rest)]
+            self._note(kind, base + (len(rest) if kind == "truncated" else 0), detail)
+            self._partial = kind != "header"
+            found = text.salvaged(rest)
+        return found
+
+    def _rest(self, rest: bytes) -> tuple[bytes, bool]:
+        pieces, size = [rest], len(rest)
+        while size <= _LARGEST_TEXT:
+            piece = next(self._pieces, b"")
+            if not piece:
+                return b"".join(pieces), False
+            pieces.append(piece)
+            size += len(piece)
+        for _ in self._pieces:  # to its end, for what is wrong with the compression
+            pass
+        return b"".join(pieces), True
+
+    def _finish(self, header: dict[str, Any], args: dict[str, int] | None = None) -> None:
+        for at, detail in self._unpacker.damage:
+            self._note("compression", at, detail)
+            self._partial = True
+        empty = self._is_empty and not self._damage
+        if empty:
+            self._note("empty", 0, "the file holds no event")
+        state = "partial" if self._partial else "empty" if empty else "whole"
+        end = {
+            "frame": "end",
+            "read": self._unpacker.read,
+            "header": header,
+            "damage": self._damage,
+            "state": state,
+            "args": args or {},
+        }
+        self._send(end, [])
+
+    def _note(self, kind: str, at: int | None, detail: str) -> None:
+        self._damage.append((kind, at, 1, detail))
+
+
+_WRONG = {
+    "cut": ("truncated", "the file ends within its header"),
+    "bad": ("header", "what stands behind the events is not valid JSON"),
+    "more": ("trailing", "something follows the end of the trace: left out"),
+}
+_DETAILS = {
+    "bad event": "skipped: it is not valid JSON",
+    "repaired": "bytes that JSON forbids were replaced",
+    "truncated": "the file ends here, within its events",
+    "foreign": "what follows is of another process: left out",
+    "not an event": "skipped: no object with members",
+    "no phase": "left out: it does not say what it is",
+    "missing comma": "no comma before an event",
+}
+
+
+def _damages(columns: list[scan.Column]) -> list[tuple[str, int | None, int, str]]:
+    found = {
+        c.name: memoryview(c.data).cast("q" if c.kind == "q" else "i")
+        for c in columns
+        if c.table == "damage"
+    }
+    rows = zip(found["kind"], found["offset"], found["count"], strict=True) if found else ()
+    named = []
+    for number, offset, count in rows:
+        phase = number - len(scan.DAMAGES)
+        kind = scan.DAMAGES[number] if phase < 0 else f"phase {chr(phase)!r}"
+        named.append(
+            (
+                kind,
+                offset,
+                count,
+                _DETAILS.get(kind, "left out" if phase < 0 else "no figure uses it"),
+            )
+        )
+    return sorted(named, key=lambda row: row[1] or 0)

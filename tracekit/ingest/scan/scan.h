@@ -1,0 +1,170 @@
+/* The scanner of trace files: JSON text in, columns out.
+ *
+ * Kineto traces reach gigabytes, so the bytes are parsed once, straight into the rows that the
+ * store keeps. The scanner knows JSON and which keys of an event are kept; what the events mean is
+ * decided in SQL. Input is hostile: every read is bounded by the end of the text, nesting and
+ * retries have limits, and numbers that do not fit become missing.
+ *
+ *   pool.c    strings, each once
+ *   number.c  times to the nanosecond, whole numbers
+ *   json.c    one event: its known keys as spans of the text
+ *   rows.c    events to rows, begin and end pairs
+ *   scan.c    the array of events: damage, the next event after it
+ *   flush.c   rows to columns, and the functions that Python calls
+ */
+#ifndef TRACEKIT_SCAN_H
+#define TRACEKIT_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define MAX_DEPTH 64      /* nested values in one event */
+#define NAMED_PLACES 20   /* damages of a kind that keep their own place */
+#define UNKNOWN_KEYS 64    /* keys of one event that no column holds */
+#define MISSING INT64_MIN /* no value */
+
+#define MAX_COLUMNS 64
+
+enum { OK, MORE, BAD, NO_MEMORY, FOREIGN };
+
+/* Keys of an event, then keys of its args. */
+enum field {
+    F_PH, F_CAT, F_NAME, F_PID, F_TID, F_TS, F_DUR, F_ID, F_ARGS,
+    F_CORRELATION, F_EXTERNAL, F_EXTERNAL_OLD, F_DEVICE, F_STREAM, F_QUEUE, F_BYTES, F_ARG_NAME,
+    F_INPUT_DIMS, F_INPUT_TYPES, F_CONCRETE, F_SEQUENCE, F_FORWARD_THREAD,
+    F_OPERATION, F_GROUP, F_GROUP_DESCRIPTION, F_GROUP_RANKS, F_GROUP_SIZE, F_SEQ, F_IN_ELEMS,
+    F_OUT_ELEMS, F_DTYPE, F_SRC, F_DST,
+    F_PYTHON_ID, F_PYTHON_PARENT, F_PYTHON_MODULE,
+    F_DEVICE_TYPE, F_DEVICE_ID, F_ADDRESS, F_MEMORY_BYTES, F_ALLOCATED, F_RESERVED,
+    FIELDS
+};
+
+enum kind { STRING = 1, NUMBER, LITERAL, CONTAINER };
+enum { ESCAPED = 1, DAMAGED = 2 }; /* flags of a string */
+
+/* A value as it stands in the text; a string without its quotes. */
+typedef struct {
+    const char *at;
+    int32_t size;
+    uint8_t kind, flags;
+} span;
+
+/* One event of the text: the spans of the keys that it has. */
+typedef struct {
+    uint64_t has;
+    span field[FIELDS];
+    int32_t unknown[UNKNOWN_KEYS], unknown_count;
+    int is_empty; /* {} */
+    int repaired; /* it holds bytes that JSON forbids */
+} event;
+
+#define HAS(e, f) (((e)->has >> (f)) & 1)
+
+/* Strings by number, in the order of their first appearance. */
+typedef struct {
+    char *bytes;
+    int64_t used, room;
+    int64_t *starts; /* count + 1 of them */
+    uint32_t *hashes;
+    uint8_t *flags;
+    int32_t *slots;
+    int32_t count, capacity;
+    uint32_t mask;
+} pool;
+
+enum { P_NAME, P_CATEGORY, P_PROCESS, P_THREAD, P_SIGNATURE, P_TEXT, P_ARG, POOLS };
+
+int32_t pool_add(pool *p, const char *text, int32_t size, uint8_t flags); /* -1: no memory */
+void pool_clear(pool *p);
+void pool_free(pool *p);
+
+int64_t to_ns(const span *s);                  /* microseconds to ns, or MISSING */
+int64_t to_whole(const span *s);               /* a whole number, or MISSING */
+int64_t to_identity(const span *s);            /* the same, where 64 bits stand for an identity */
+
+typedef struct scan scan;
+
+/* Parse the event that begins at *at (a brace); on OK *at is behind it, on BAD where it fails. */
+int parse_event(scan *s, const char **at, const char *end, event *out);
+
+/* Any value: *at is behind it on OK. */
+int skip_value(const char **at, const char *end);
+
+/* The members of an object behind its first one, up to its brace: *at is behind it on OK. */
+int skip_members(const char **at, const char *end);
+
+/* Does this key, its opening quote at p, belong to an event and not to its args? */
+int is_event_key(const scan *s, const char *p, const char *end);
+
+/* A growing array of rows. */
+typedef struct {
+    void *rows;
+    int64_t count, room;
+    size_t size;
+} table;
+
+void *table_add(table *t); /* a new row, or NULL: no memory */
+
+typedef struct {
+    int64_t ts, dur, correlation, external, device, bytes, sequence, forward_thread;
+    int32_t name, category, thread, stream, signature;
+} event_row;
+
+typedef struct {
+    int64_t row, group_size, seq, in_elems, out_elems, src, dst;
+    int32_t operation, group, description, ranks, dtype;
+} comm_row;
+
+typedef struct { int64_t row, id, parent, module; } python_row;
+typedef struct { int64_t row, start, end; } args_row;
+typedef struct { int64_t ts, device_type, device, address, bytes, allocated, reserved; } memory_row;
+typedef struct { int64_t ts, id; int32_t category, thread, is_start; } flow_row;
+typedef struct { int32_t what, thread, text; } meta_row;
+typedef struct { int64_t offset, count; int32_t kind; } damage_row;
+typedef struct { event_row row; int64_t offset; int32_t below; } open_row; /* a B without its E */
+
+enum { T_EVENT, T_COMM, T_PYTHON, T_ARGS, T_MEMORY, T_FLOW, T_META, T_DAMAGE, TABLES };
+
+enum damage {
+    D_BAD_EVENT, D_REPAIRED, D_TRUNCATED, D_FOREIGN, D_NOT_AN_EVENT, D_NO_PHASE, D_NO_TIME,
+    D_NEGATIVE, D_NO_DURATION, D_UNMATCHED_B, D_UNMATCHED_E, D_NO_FLOW_ID, D_SEPARATOR,
+    D_PHASE, /* plus the letter of the phase */
+    DAMAGES = D_PHASE + 128
+};
+
+struct scan {
+    pool pools[POOLS];
+    table tables[TABLES];
+    table open;            /* of open_row; places are used again */
+    int32_t open_free;     /* the first unused place of open, or -1 */
+    int32_t *open_top;     /* per thread: its innermost open slice, or -1 */
+    int32_t open_threads;
+    char *args;            /* texts of args_row */
+    int64_t args_used, args_room;
+    char *key;             /* of a signature or a thread, while it is looked up */
+    int64_t key_room;
+    int64_t *arg_counts;   /* per P_ARG: uses of a key that no column holds */
+    int32_t arg_room;
+    int64_t damage_count[DAMAGES], last_damage[DAMAGES];
+    uint8_t *process_seen; /* per P_PROCESS: events of the host are its */
+    int32_t process_room, processes_seen;
+    uint8_t keys[256], arg_keys[256]; /* hash of a key to its index + 1 */
+    int keep_args, list_root;
+    int after_event;       /* a separator is due */
+    int foreign;           /* what is left of the file is of another process */
+    int closed;            /* the end of the array was seen */
+    int lost;              /* within a damaged stretch that was reported */
+    int in_doubt;          /* after a damage, before an event shows whose file this still is */
+    int64_t doubt_offset, doubt_events, doubt_counts[TABLES];
+    int64_t limit;         /* rows of a batch */
+    int64_t *order, *inverse;
+    void *out[MAX_COLUMNS * 2]; /* data and validity of each column of the last flush */
+};
+
+int add_event(scan *s, const event *e, int64_t offset);  /* OK, NO_MEMORY or FOREIGN */
+void add_damage(scan *s, int kind, int64_t offset);
+void close_open(scan *s);                                /* count what was never ended */
+void set_keys(scan *s);
+
+#endif

@@ -1,0 +1,55 @@
+"""The strings of a run by number: those of a file, as its batches bring them, and the store's own.
+
+Nothing here keeps more than a number for a string that is in the store already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tracekit.store.store import Writer
+
+# Longer strings are remembered by their hash: an operator's values may differ with every call.
+_LONGEST_KEY = 64
+
+
+class Numbered:
+    """Numbers for the rows of a table of distinct texts (``name``, ``signature``)."""
+
+    def __init__(self, writer: Writer, table: str, id_column: str, columns: Sequence[str]) -> None:
+        self._writer = writer
+        self._table = table
+        self._id = id_column
+        self._columns = list(columns)
+        listed = ", ".join(self._columns)
+        rows = writer.rows(f"SELECT {id_column}, {listed} FROM {table}")  # noqa: S608 - our names
+        self._numbers: dict[object, int] = {_key(tuple(row[1:])): row[0] for row in rows}
+        self._next = max(self._numbers.values(), default=-1) + 1
+
+    def of(self, rows: Sequence[tuple[str | None, ...]]) -> list[int]:
+        """The number of each row; new rows are written to the store at once."""
+        found, new = [], []
+        for row in rows:
+            key = _key(row)
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = self._next
+                self._next += 1
+                new.append(row)
+            found.append(number)
+        if new:
+            first = self._next - len(new)
+            columns = {self._id: pa.array(range(first, self._next), pa.int32())}
+            for place, name in enumerate(self._columns):
+                columns[name] = pa.array([row[place] for row in new], pa.string())
+            self._writer.append(self._table, pa.table(columns))
+        return found
+
+
+def _key(row: tuple[str | None, ...]) -> object:
+    if sum(len(text) for text in row if text) <= _LONGEST_KEY:
+        return row if len(row) > 1 else row[0]
+    return hashlib.blake2b(repr(row).encode("utf-8", "replace"), digest_size=16).digest()
