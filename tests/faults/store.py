@@ -38,7 +38,7 @@ _TABLES = {
     "python_call": f"SELECT {_CALL}, x.* EXCLUDE (rank, event_id) "
     f"FROM python_call AS x {_OF_EVENT}",
     "event_args": f"SELECT {_CALL}, x.args FROM event_args AS x {_OF_EVENT}",
-    "memory_event": "SELECT x.* EXCLUDE (rank) FROM memory_event AS x",
+    "memory_event": "SELECT x.* EXCLUDE (rank, file_id) FROM memory_event AS x",
     "flow": "SELECT x.kind, x.flow_id, x.is_start, x.ts_ns, t.pid, t.tid FROM flow AS x "
     "JOIN thread AS t ON t.rank = x.rank AND t.thread_id = x.thread_id",
     "thread": "SELECT x.pid, x.tid, x.name, x.is_main FROM thread AS x",
