@@ -5,6 +5,7 @@ Shared by the workers and by what reads their frames; standard library only.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import re
@@ -62,7 +63,7 @@ def string(raw: bytes, flags: int) -> str:
 def members(prefix: bytes, tail: bytes) -> dict[str, Any] | None:
     """What stands around the events: ``prefix`` up to their opening bracket, ``tail`` behind the
     closing one. None where it is no JSON."""
-    text = (prefix + b"]" + tail).decode("utf-8", "replace")
+    text = (prefix.removeprefix(codecs.BOM_UTF8) + b"]" + tail).decode("utf-8", "replace")
     try:
         found = json.loads(text, strict=False)
     except (ValueError, RecursionError):
