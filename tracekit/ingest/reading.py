@@ -20,7 +20,6 @@ Send = Callable[[dict[str, Any], list[Buffer]], None]
 
 # An event, or all that stands before the events, that is longer than this is damage.
 _LARGEST_TEXT = 32 << 20
-_BINARY_BYTES = 4096
 _PEEK_BYTES = 4 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _AN_EVENT = re.compile(rb'\[\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
@@ -46,6 +45,7 @@ class Reading:
         self._partial = False
         self._foreign = False
         self._is_empty = True  # nothing in it has a time
+        self._is_blank = False  # not a byte of text came out of it
 
     def run(self) -> None:
         """Read the file to its end.
@@ -57,6 +57,7 @@ class Reading:
         self._pieces = self._unpacker.pieces()
         found, root, at = self._find_events()
         if root == "none":
+            self._is_blank = not found.strip()
             self._send({"frame": "open", "header": {}}, [])
             self._finish({})
             return
@@ -77,9 +78,8 @@ class Reading:
             root, at = scan.find_events(data)
         if root in ("object", "list"):
             return data, root, at
-        for pattern in (_EVENTS_KEY, _AN_EVENT):
-            # A binary file may hold such text, a trace holds no zeros.
-            if b"\0" not in data[:_BINARY_BYTES] and (found := pattern.search(data)):
+        for pattern in () if _is_binary(data) else (_EVENTS_KEY, _AN_EVENT):
+            if found := pattern.search(data):
                 self._note("header", 0, "what stands before the events is damaged")
                 return data, "object", found.end()
         if not data.strip():
@@ -219,7 +219,9 @@ class Reading:
         empty = self._is_empty and not self._damage
         if empty:
             self._note("empty", 0, "the file holds no event")
-        state = "partial" if self._partial else "empty" if empty else "whole"
+        state = "partial" if self._partial else "whole"
+        if empty or self._is_blank:
+            state = "empty"
         end = {
             "frame": "end",
             "read": self._unpacker.read,
@@ -248,6 +250,13 @@ _DETAILS = {
     "no phase": "left out: it does not say what it is",
     "missing comma": "no comma before an event",
 }
+
+
+def _is_binary(data: bytes) -> bool:
+    """Whether this is no text: it may hold some that looks like events, and is no trace. A damaged
+    trace may hold a few zeros, a binary file begins with many."""
+    head = data[:4096]
+    return head.count(0) * 10 > len(head)
 
 
 def _damages(columns: list[scan.Column]) -> list[tuple[str, int | None, int, str]]:

@@ -67,11 +67,7 @@ def ingest(
             not fit together.
         StoreError: the database cannot be read or written.
     """
-    if force and append:
-        raise UsageError("--force replaces the database and --append adds to it: give one of them")
-    if output.exists() and not (force or append):
-        raise UsageError(f"{output}: exists; give --force to replace it, or --append to add to it")
-    refuse_to_replace(output)
+    _check_output(output, force=force, append=append)
     given = sources.RankMap(rank_map) if rank_map else None
     base = output if append and output.exists() else None
     with scratch_folder(output) as scratch:
@@ -93,6 +89,14 @@ def ingest(
                 raise DamageError(f"{damaged[0]}{more}; --strict: nothing was written")
             ranks = [rank for (rank,) in writer.rows("SELECT rank FROM rank ORDER BY rank")]
     return Summary(ranks, loader.events, loader.warnings)
+
+
+def _check_output(output: Path, *, force: bool, append: bool) -> None:
+    if force and append:
+        raise UsageError("--force replaces the database and --append adds to it: give one of them")
+    if output.exists() and not (force or append):
+        raise UsageError(f"{output}: exists; give --force to replace it, or --append to add to it")
+    refuse_to_replace(output)
 
 
 def _before(writer: Writer) -> list[Capture]:

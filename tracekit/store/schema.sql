@@ -115,11 +115,11 @@ CREATE TABLE signature (
     concrete     VARCHAR               -- JSON
 );
 
--- Every complete or instant event that the trace holds, thread by thread in the order of time
--- within large batches.
+-- Every complete or instant event that the trace holds. Within large batches the rows lie thread by
+-- thread and category by category, in the order of time: read them with an ORDER BY.
 CREATE TABLE event (
     rank         INTEGER NOT NULL,
-    event_id     INTEGER NOT NULL,     -- number in this order: unique within the rank
+    event_id     INTEGER NOT NULL,     -- thread by thread in time: unique within the rank
     file_id      INTEGER NOT NULL,     -- ids that the writer gave are unique within a file
     cat          VARCHAR NOT NULL,     -- kernel, gpu_memcpy, gpu_memset, cpu_op, annotation,
                                        -- gpu_annotation, runtime, sync, overhead, python, other
