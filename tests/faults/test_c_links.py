@@ -129,6 +129,24 @@ def test_c7_nor_is_it_charged_to_the_step_in_whose_window_it_runs(cases: Cases) 
     assert rows[2]["compute_ns"] == 10 * US
 
 
+def test_c7_the_parts_of_a_window_with_unlinked_work(cases: Cases) -> None:
+    """Step [0, 100]: unlinked gemm [10, 30] and copy [60, 64]; linked gemm [25, 45]."""
+    trace = TraceBuilder(distributed=False)
+    trace.step(1, 0, 100)
+    trace.kernel("early", 10, 20, stream=8, launch=False)
+    trace.memcpy(60, 4, launch=False)
+    trace.kernel("gemm", 25, 20, launch=5)
+    alone = TraceBuilder(distributed=False)  # the same with no launch at all
+    alone.step(1, 0, 100)
+    alone.kernel("early", 10, 20, stream=8, launch=False)
+    loaded = cases({"one": trace, "no launches": alone})
+    _, parts = loaded.figures("one")
+    got = [parts[name] for name in ("window_ns", "compute_ns", "unlinked_ns", "idle_ns")]
+    assert got == [100 * US, 20 * US, (15 + 4) * US, 61 * US]
+    _, parts = loaded.figures("no launches")
+    assert (parts["compute_ns"], parts["unlinked_ns"]) == (20 * US, 0)
+
+
 def test_c7_the_report_says_unlinked(cases: Cases) -> None:
     loaded = cases({"late": steps()})
     coverage = json.loads(loaded.report("-a", "coverage", "--format", "json"))

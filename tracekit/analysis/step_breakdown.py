@@ -11,9 +11,9 @@ class StepBreakdown:
     """Each step window split into disjoint classes that sum to it, to the nanosecond.
 
     ``compute`` counts alone or overlapping anything; exposed communication is what no compute
-    hides, exposed memory copies what neither hides, unlinked what the step did not launch, where
-    nothing else runs; the rest is idle. Where several mesh
-    dimensions are exposed at once the time goes to the first of tp, cp, ep, pp, dp, unknown.
+    hides, exposed memory copies what neither hides. ``unlinked`` is what only work covers whose
+    launch is not in the trace: it is of no step. The rest is idle. Where several mesh dimensions
+    are exposed at once the time goes to the first of tp, cp, ep, pp, dp, unknown.
     Means over the steps (and ranks) of a group. A rank without steps is one window: its span.
     """
 
@@ -31,7 +31,7 @@ class StepBreakdown:
     ]
     unlinked_ns: Annotated[
         int | None,
-        Value("Only work runs that was launched before the capture.", Unit.NS, detail=True),
+        Value("Only work runs whose launch is not in the trace.", Unit.NS, detail=True),
     ]
     idle_ns: Annotated[int | None, Value("Nothing runs.", Unit.NS, "lower")]
     compute_ratio: Annotated[float | None, Value("compute / window.", Unit.RATIO, "higher")]
