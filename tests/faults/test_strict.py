@@ -87,3 +87,13 @@ def test_a_database_that_was_there_stays(tmp_path: Path, option: str) -> None:
     assert status == ExitCode.DAMAGED
     assert database.read_bytes() == before
     assert [p.name for p in tmp_path.glob(".run.db*")] == []
+
+
+def test_damage_of_ranks_that_were_there_is_no_damage_of_what_is_added(tmp_path: Path) -> None:
+    bad = write_all(tmp_path / "bad", {"rank0.json": DAMAGED["before its launch"]})
+    good = write_all(tmp_path / "good", {"rank1.json": three().json()})
+    database = tmp_path / "run.db"
+    ingest([bad], database)
+    status, _, err = call("ingest", good, "-o", database, "--append", "--strict")
+    assert status == 0, err
+    assert "before its launch" not in err

@@ -82,7 +82,7 @@ def ingest(
             insert_ranks(writer, loader, device)
             load_run_files(writer, found, loader)
             _derive(writer)
-            derived = _found_wrong(writer)
+            derived = _found_wrong(writer, list(loader.ranks))
             loader.warnings += derived
             if strict and (damaged := loader.damaged + derived):
                 more = f" (and {len(damaged) - 1} more)" if damaged[1:] else ""
@@ -108,13 +108,15 @@ def _before(writer: Writer) -> list[Capture]:
     ]
 
 
-def _found_wrong(writer: Writer) -> list[str]:
-    """What the derivation found to be wrong with the events, a line each."""
+def _found_wrong(writer: Writer, ranks: list[int]) -> list[str]:
+    """What the derivation found to be wrong with the events of some ranks, a line each."""
     return [
         f"rank {rank}: {count} {kind}: {detail}"
         for rank, kind, count, detail in writer.rows(
             "SELECT rank, kind, count, detail FROM damage "
-            "WHERE file_id IS NULL AND severity = 'damage' ORDER BY rank, kind"
+            "WHERE file_id IS NULL AND severity = 'damage' AND list_contains($1, rank) "
+            "ORDER BY rank, kind",
+            [ranks],
         )
     ]
 

@@ -72,7 +72,7 @@ int32_t pool_add(pool *p, const char *text, int32_t size, uint8_t flags)
     }
     if (p->count == p->capacity && grow_entries(p) != OK)
         return -1;
-    if (p->used + size > p->room) {
+    if (p->used + size >= p->room) { /* also for the first string, if it is empty */
         int64_t room = (p->used + size) * 2 + 4096;
         char *bytes = realloc(p->bytes, (size_t)room);
         if (!bytes)
