@@ -119,7 +119,7 @@ def test_kill_9_leaves_what_was_there(run: Run, before: Before, share: float) ->
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_leaves_nothing(run: Run, tmp_path: Path, number: signal.Signals) -> None:
     with Running("ingest", *run.traces, "-o", tmp_path / "run.db") as command:
-        time.sleep(run.seconds * 0.6)
+        command.worker_that_reads(run.traces)
         command.process.send_signal(number)
         status, _ = command.wait(20)
         assert command.session_ends()

@@ -32,7 +32,7 @@ class Limits:
         Raises:
             UsageError: less than the smallest ingest needs.
         """
-        total = memory_limit or DEFAULT_MEMORY_BYTES
+        total = DEFAULT_MEMORY_BYTES if memory_limit is None else memory_limit
         left = total - _OWN_BYTES - _SMALLEST_STORE_BYTES
         if left < _READER_BYTES:
             least = (_OWN_BYTES + _SMALLEST_STORE_BYTES + _READER_BYTES) >> 20
