@@ -2,44 +2,42 @@
 -- whichever step launched that: what hides it, hides it.
 WITH
 _by AS (SELECT list_contains($by, 'step') AS by_step),
+-- A cell is a rank, or a step of it, and has a number: rank * 2^32 + step + 1.
 _work AS (
     SELECT w.rank, w.class, w.start_ns, w.end_ns,
-        CASE WHEN _by.by_step THEN w.step END AS step
+        (w.rank::BIGINT << 32) + CASE WHEN _by.by_step THEN w.step::BIGINT + 1 ELSE 0 END AS cell
     FROM work AS w, _by
-    WHERE w.class IN ('communication', 'compute') AND (w.step IS NOT NULL OR NOT _by.by_step)
+    WHERE w.class IN ('communication', 'compute')
 ),
 _cells AS (
-    SELECT r.rank, s.step
+    SELECT r.rank, s.step, (r.rank::BIGINT << 32) + coalesce(s.step::BIGINT + 1, 0) AS cell
     FROM rank AS r
     LEFT JOIN (SELECT rank, step FROM step, _by WHERE _by.by_step) AS s USING (rank)
 ),
 -- Where each cell's communication lies: compute elsewhere cannot hide it.
 _extent AS (
-    SELECT rank, step, min(start_ns) AS first_ns, max(end_ns) AS last_ns
-    FROM _work WHERE class = 'communication' GROUP BY rank, step
+    SELECT rank, cell, min(start_ns) AS first_ns, max(end_ns) AS last_ns
+    FROM _work, _by WHERE class = 'communication' AND cell IS NOT NULL AND by_step
+    GROUP BY rank, cell
 ),
--- a: communication of the cell; b: compute of its rank.
+-- a: communication of the cell; b: compute of its rank; c: compute of the cell.
 _layers AS (
-    SELECT (rank, step) AS key, start_ns, end_ns, 1 AS a, 0 AS b, 0 AS c, 0 AS d
-    FROM _work WHERE class = 'communication'
+    SELECT cell AS key, start_ns, end_ns, (class = 'communication')::INT AS a,
+        (class = 'compute')::INT AS b, (class = 'compute')::INT AS c, 0 AS d
+    FROM _work WHERE cell IS NOT NULL
     UNION ALL
-    SELECT (x.rank, x.step), w.start_ns, w.end_ns, 0, 1, 0, 0
-    FROM work AS w JOIN _extent AS x
+    -- By step, what the other steps of the rank, or none of them, launched.
+    SELECT x.cell, w.start_ns, w.end_ns, 0, 1, 0, 0
+    FROM _work AS w JOIN _extent AS x
         ON w.rank = x.rank AND w.start_ns < x.last_ns AND w.end_ns > x.first_ns
-    WHERE w.class = 'compute'
+    WHERE w.class = 'compute' AND w.cell IS DISTINCT FROM x.cell
 ),
-_comm AS (
-    SELECT key[1] AS rank, key[2] AS step,
-        sum(end_ns - start_ns)::BIGINT AS comm_ns,
-        coalesce(sum(end_ns - start_ns) FILTER (b = 0), 0)::BIGINT AS exposed_ns
-    FROM sweep('_layers') WHERE a > 0 GROUP BY key
-),
-_compute_layers AS (
-    SELECT (rank, step) AS key, start_ns, end_ns FROM _work WHERE class = 'compute'
-),
-_compute AS (
-    SELECT key[1] AS rank, key[2] AS step, sum(end_ns - start_ns)::BIGINT AS compute_ns
-    FROM union_of('_compute_layers') GROUP BY key
+_times AS (
+    SELECT key AS cell,
+        coalesce(sum(end_ns - start_ns) FILTER (a > 0), 0)::BIGINT AS comm_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (a > 0 AND b = 0), 0)::BIGINT AS exposed_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (c > 0), 0)::BIGINT AS compute_ns
+    FROM sweep('_layers') GROUP BY key
 ),
 _rows AS (
     SELECT
@@ -48,16 +46,15 @@ _rows AS (
             THEN p.stage END AS stage,
         c.step,
         -- No evidence: no figure. Evidence without communication: a measured zero.
-        CASE WHEN r.evidence <> 'none' THEN coalesce(m.comm_ns, 0) END AS comm_ns,
-        CASE WHEN r.evidence <> 'none' THEN coalesce(m.exposed_ns, 0) END AS exposed_ns,
-        CASE WHEN r.evidence <> 'none' THEN coalesce(k.compute_ns, 0) END AS compute_ns,
+        CASE WHEN r.evidence <> 'none' THEN coalesce(t.comm_ns, 0) END AS comm_ns,
+        CASE WHEN r.evidence <> 'none' THEN coalesce(t.exposed_ns, 0) END AS exposed_ns,
+        CASE WHEN r.evidence <> 'none' THEN coalesce(t.compute_ns, 0) END AS compute_ns,
         r.evidence,
         r.device_kind
     FROM _cells AS c
     JOIN rank AS r USING (rank)
     JOIN rank_stage AS p USING (rank)
-    LEFT JOIN _comm AS m ON m.rank = c.rank AND m.step IS NOT DISTINCT FROM c.step
-    LEFT JOIN _compute AS k ON k.rank = c.rank AND k.step IS NOT DISTINCT FROM c.step
+    LEFT JOIN _times AS t USING (cell)
 ),
 _sums AS (
     SELECT rank, stage, step,

@@ -1,11 +1,14 @@
 WITH
--- A rank without step marks is one window over all its work.
+-- A rank without step marks is one window over all its work. Windows of a rank are disjoint.
 _windows AS (
-    SELECT rank, step, start_ns, end_ns FROM step
-    UNION ALL
-    SELECT w.rank, NULL, min(w.start_ns), max(w.end_ns)
-    FROM work AS w ANTI JOIN step AS s ON s.rank = w.rank
-    GROUP BY w.rank
+    SELECT *, row_number() OVER (PARTITION BY rank ORDER BY start_ns, end_ns) AS number
+    FROM (
+        SELECT rank, step, start_ns, end_ns FROM step WHERE end_ns > start_ns
+        UNION ALL
+        SELECT w.rank, NULL, min(w.start_ns), max(w.end_ns)
+        FROM work AS w ANTI JOIN step AS s ON s.rank = w.rank
+        GROUP BY w.rank
+    )
 ),
 -- Work whose launch the trace does not hold was launched before the capture: it is of no step.
 -- Where nothing is linked the trace holds no launches, and all work is of the window it runs in.
@@ -15,7 +18,7 @@ _work AS (
     FROM work AS w LEFT JOIN _linked AS l USING (rank)
 ),
 -- a: compute, b: communication (one bit per dimension in the sums below), c: memory and, above
--- it, unlinked work, d: window.
+-- it, unlinked work, d: the number of the window.
 _dims(dim, place) AS (
     VALUES ('tp', 0), ('cp', 1), ('ep', 2), ('pp', 3), ('dp', 4), ('unknown', 5)
 ),
@@ -29,14 +32,11 @@ _layers AS (
         0::BIGINT AS d
     FROM _work AS w LEFT JOIN _dims AS d ON d.dim = w.dim
     UNION ALL
-    -- Windows tile the span: a cut at each start keeps every segment within one window.
-    SELECT rank, start_ns, end_ns, 0, 0, 0, 1 FROM _windows
+    SELECT rank, start_ns, end_ns, 0, 0, 0, number FROM _windows
 ),
 _cut AS (
     SELECT s.key AS rank, s.start_ns, s.end_ns, s.a, s.b, s.c, w.step, w.start_ns AS window_ns
-    FROM sweep('_layers') AS s
-    ASOF JOIN _windows AS w ON w.rank = s.key AND s.start_ns >= w.start_ns
-    WHERE s.d > 0
+    FROM sweep('_layers') AS s JOIN _windows AS w ON w.rank = s.key AND w.number = s.d
 ),
 _split AS (
     SELECT rank, step, window_ns, end_ns - start_ns AS length,

@@ -17,11 +17,8 @@ CREATE MACRO sweep(source) AS TABLE
         SELECT key, end_ns AS t, -a, -b, -c, -d
         FROM query_table(source) WHERE end_ns > start_ns
     ),
-    -- Ends at the same instant are added up first: intervals that only touch leave no segment.
-    _steps AS (
-        SELECT key, t, sum(a) AS a, sum(b) AS b, sum(c) AS c, sum(d) AS d
-        FROM _ends GROUP BY key, t
-    ),
+    -- At the end of a key its counts are zero again, so the sums run on over all keys: one sort, and
+    -- no partitions. Ends at the same instant may stand in any order, for nothing lies between them.
     _segments AS (
         SELECT
             key,
@@ -31,12 +28,12 @@ CREATE MACRO sweep(source) AS TABLE
             (sum(b) OVER w)::BIGINT AS b,
             (sum(c) OVER w)::BIGINT AS c,
             (sum(d) OVER w)::BIGINT AS d
-        FROM _steps
-        WINDOW w AS (PARTITION BY key ORDER BY t)
+        FROM _ends
+        WINDOW w AS (ORDER BY key, t ROWS UNBOUNDED PRECEDING)
     )
     SELECT key, start_ns, end_ns, a, b, c, d
     FROM _segments
-    WHERE end_ns IS NOT NULL AND (a > 0 OR b > 0 OR c > 0 OR d > 0);
+    WHERE end_ns > start_ns AND (a > 0 OR b > 0 OR c > 0 OR d > 0);
 
 -- union_of(source) reads (key, start_ns, end_ns) and gives the maximal disjoint intervals of
 -- their union; intervals that touch are joined.
