@@ -14,7 +14,7 @@ _OWN_BYTES = 200 << 20
 # A reader holds its text, a batch of rows and of columns, and its strings.
 _READER_BYTES = 110 << 20
 _SMALLEST_STORE_BYTES = 128 << 20
-_BATCH_ROWS = 1 << 17  # a little more than a row group of DuckDB
+_BATCH_ROWS = 1 << 15  # a little more than a row group of DuckDB
 
 
 @dataclass(frozen=True, slots=True)

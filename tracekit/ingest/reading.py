@@ -7,12 +7,13 @@ size of the file: a piece of text, a batch of rows, and the strings of a few bat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 from tracekit.errors import InputError
 from tracekit.ingest import scan, text
+from tracekit.ingest.ahead import ahead
 from tracekit.ingest.unpack import Unpacker
 
 Buffer = text.Buffer
@@ -39,7 +40,7 @@ class Reading:
         self._keep_args = keep_args
         self._rows = rows
         self._unpacker = Unpacker(path)
-        self._pieces: Iterator[bytes] = iter(())
+        self._pieces: Generator[bytes, None, None] = ahead(self._unpacker.pieces())
         self._damage: list[tuple[str, int | None, int, str]] = []
         self._arg_keys: list[str] = []
         self._partial = False
@@ -54,7 +55,12 @@ class Reading:
             InputError: it is no trace.
             OSError: it cannot be read.
         """
-        self._pieces = self._unpacker.pieces()
+        try:
+            self._read()
+        finally:
+            self._pieces.close()
+
+    def _read(self) -> None:
         found, root, at = self._find_events()
         if root == "none":
             self._is_blank = not found.strip()
@@ -72,9 +78,7 @@ class Reading:
     def _find_events(self) -> tuple[bytes, str, int]:
         data, ended, root, at = b"", False, "unknown", 0
         while root == "unknown" and not ended and len(data) < _LARGEST_TEXT:
-            piece = next(self._pieces, b"")
-            ended = not piece
-            data += piece
+            data, ended = self._more(data)
             root, at = scan.find_events(data)
         if root in ("object", "list"):
             return data, root, at
@@ -105,6 +109,7 @@ class Reading:
                     self._flush(scanner)
                 elif result == scan.MORE:
                     data, ended = self._more(data)
+                    self._send({"frame": "progress", "read": self._unpacker.read}, [])
                 else:
                     break
             scanner.end()
@@ -126,7 +131,6 @@ class Reading:
                 return b"".join(pieces), len(pieces) == 1
             pieces.append(piece)
             wanted -= len(piece)
-        self._send({"frame": "progress", "read": self._unpacker.read}, [])
         return b"".join(pieces), False
 
     def _flush(self, scanner: scan.Scanner, *, last: bool = False) -> None:

@@ -73,12 +73,14 @@ def ingest(
     with scratch_folder(output) as scratch:
         found = sources.find(paths, scratch)
         limits = Limits.of(jobs, memory_limit, files=len(found.traces))
-        with create(output, base=base, memory_limit=limits.store_bytes) as writer:
+        files = [trace.path for trace in found.traces]
+        with (
+            # They start while the database is made.
+            Workers(files, jobs=limits.jobs, keep_args=keep_args, rows=limits.rows) as workers,
+            create(output, base=base, memory_limit=limits.store_bytes) as writer,
+        ):
             loader = Loader(writer, found, given, _before(writer), progress)
-            files = [trace.path for trace in found.traces]
-            # The processes begin to read while the database is made.
-            with Workers(files, jobs=limits.jobs, keep_args=keep_args, rows=limits.rows) as workers:
-                loader.load(workers)
+            loader.load(workers)
             insert_ranks(writer, loader, device)
             load_run_files(writer, found, loader)
             _derive(writer)

@@ -127,6 +127,8 @@ class Workers:
         self._frames: queue.Queue[tuple[_Worker, Frame | None]] = queue.Queue(maxsize=1)
         self._workers = [_Worker(self._frames) for _ in range(max(1, min(jobs, len(paths))))]
         self._answers: dict[int, _Worker] = {}
+        for worker in self._workers:
+            self._assign(worker)
 
     def __enter__(self) -> Self:
         return self
@@ -149,8 +151,6 @@ class Workers:
             InputError: a file that cannot be read.
             DeadWorkerError: a process that reads files ended.
         """
-        for worker in self._workers:
-            self._assign(worker)
         while any(worker.file is not None for worker in self._workers):
             worker, frame = self._frames.get()
             if frame is None:

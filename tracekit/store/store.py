@@ -31,7 +31,7 @@ _STORAGE_VERSION = "v1.5.0"
 
 # Most tables are small, and each column takes a block of its own. What is not whole is thrown
 # away, so no log is needed to repair it.
-_ATTACH_OPTIONS = "BLOCK_SIZE 65536, RECOVERY_MODE no_wal_writes"
+_ATTACH_OPTIONS = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 32768, RECOVERY_MODE no_wal_writes"
 
 
 # The same for every reader: readers of one file in one process share its instance.

@@ -1,81 +1,10 @@
-/* One event: strict JSON, except for what writers of traces get wrong without losing an event:
+/* Values of JSON, strictly, except for what writers of traces get wrong without losing an event:
  * control characters, bytes that are no UTF-8, and NaN or Infinity for a number. */
 #include <string.h>
 
 #include "scan.h"
 
-typedef struct {
-    const char *p, *end;
-    int repaired;
-} cursor;
-
-#define K(text, field) {text, sizeof(text) - 1, field}
-static const struct {
-    const char *key;
-    int32_t size;
-    uint8_t field;
-} TOP[] = {
-    K("ph", F_PH), K("cat", F_CAT), K("name", F_NAME), K("pid", F_PID), K("tid", F_TID),
-    K("ts", F_TS), K("dur", F_DUR), K("id", F_ID), K("args", F_ARGS),
-}, ARGS[] = {
-    K("correlation", F_CORRELATION), K("External id", F_EXTERNAL), K("external id", F_EXTERNAL_OLD),
-    K("device", F_DEVICE), K("stream", F_STREAM), K("sycl queue", F_QUEUE), K("bytes", F_BYTES),
-    K("name", F_ARG_NAME), K("Input Dims", F_INPUT_DIMS), K("Input type", F_INPUT_TYPES),
-    K("Concrete Inputs", F_CONCRETE), K("Sequence number", F_SEQUENCE),
-    K("Fwd thread id", F_FORWARD_THREAD), K("Collective name", F_OPERATION),
-    K("Process Group Name", F_GROUP), K("Process Group Description", F_GROUP_DESCRIPTION),
-    K("Process Group Ranks", F_GROUP_RANKS), K("Group size", F_GROUP_SIZE), K("Seq", F_SEQ),
-    K("In msg nelems", F_IN_ELEMS), K("Out msg nelems", F_OUT_ELEMS), K("dtype", F_DTYPE),
-    K("Src Rank", F_SRC), K("Dst Rank", F_DST), K("Python id", F_PYTHON_ID),
-    K("Python parent id", F_PYTHON_PARENT), K("Python module id", F_PYTHON_MODULE),
-    K("Device Type", F_DEVICE_TYPE), K("Device Id", F_DEVICE_ID), K("Addr", F_ADDRESS),
-    K("Bytes", F_MEMORY_BYTES), K("Total Allocated", F_ALLOCATED), K("Total Reserved", F_RESERVED),
-};
-
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-
-static unsigned key_hash(const char *key, int32_t size)
-{
-    return ((unsigned)size * 11u + (unsigned char)key[0] * 3u + (unsigned char)key[size - 1] * 7u
-            + (unsigned char)key[size / 2] * 5u) & 0xFF;
-}
-
-static void set_key(uint8_t *slots, const char *key, size_t index)
-{
-    unsigned at = key_hash(key, (int32_t)strlen(key));
-    while (slots[at])
-        at = (at + 1) & 0xFF;
-    slots[at] = (uint8_t)(index + 1);
-}
-
-void set_keys(scan *s)
-{
-    for (size_t i = 0; i < COUNT(TOP); i++)
-        set_key(s->keys, TOP[i].key, i);
-    for (size_t i = 0; i < COUNT(ARGS); i++)
-        set_key(s->arg_keys, ARGS[i].key, i);
-}
-
-static int field_of(const scan *s, const span *key, int of_args)
-{
-    if (key->size == 0)
-        return -1;
-    const uint8_t *slots = of_args ? s->arg_keys : s->keys;
-    for (unsigned at = key_hash(key->at, key->size); slots[at]; at = (at + 1) & 0xFF) {
-        int i = slots[at] - 1;
-        const char *known = of_args ? ARGS[i].key : TOP[i].key;
-        int32_t size = of_args ? ARGS[i].size : TOP[i].size;
-        if (size == key->size && memcmp(known, key->at, (size_t)size) == 0)
-            return of_args ? ARGS[i].field : TOP[i].field;
-    }
-    return -1;
-}
-
-static inline void skip_space(cursor *c)
-{
-    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r'))
-        c->p++;
-}
 
 /* The length of the UTF-8 character at p: 0 where it is none, -1 where the text ends within it. */
 static int character(const unsigned char *p, const unsigned char *end)
@@ -92,24 +21,32 @@ static int character(const unsigned char *p, const unsigned char *end)
     return size;
 }
 
-/* A string, its opening quote at c->p. */
-static int string(cursor *c, span *out)
+/* How many of the next 8 bytes stand before one that ends a string or has a meaning within it, or is
+ * no ASCII; 8 where there is none. (The lowest flag is exact, and it is the one that counts.) */
+static int plain_bytes(const char *p)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    uint64_t word;
+    memcpy(&word, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    uint64_t quote = word ^ (ones * '"'), escape = word ^ (ones * '\\');
+    uint64_t found = (((quote - ones) & ~quote) | ((escape - ones) & ~escape)
+                      | ((word - ones * 0x20) & ~word) | word) & tops;
+    return found ? __builtin_ctzll(found) >> 3 : 8;
+}
+
+int read_string(cursor *c, span *out)
+{
     const char *p = ++c->p, *end = c->end;
     out->at = p;
     out->kind = STRING;
     out->flags = 0;
     for (;;) {
-        while (end - p >= 8) { /* eight bytes that hold nothing special */
-            uint64_t word;
-            memcpy(&word, p, 8);
-            uint64_t quote = word ^ (ones * '"'), escape = word ^ (ones * '\\');
-            if ((((quote - ones) & ~quote) | ((escape - ones) & ~escape) | (word - ones * 0x20) | word)
-                & tops)
-                break;
-            p += 8;
-        }
+        int plain = 8;
+        while (end - p >= 8 && plain == 8)
+            p += plain = plain_bytes(p);
         if (p >= end)
             return MORE;
         unsigned char byte = (unsigned char)*p;
@@ -147,45 +84,49 @@ static int string(cursor *c, span *out)
     return OK;
 }
 
-static int is_digit(const cursor *c) { return c->p < c->end && *c->p >= '0' && *c->p <= '9'; }
+static const char *after_digits(const char *p, const char *end)
+{
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    return p;
+}
+
+/* Digits from p on, of which there must be one: behind them on OK. */
+static int digits(const char **p, const char *end)
+{
+    const char *from = *p;
+    *p = after_digits(from, end);
+    return from == end ? MORE : *p == from ? BAD : OK;
+}
 
 static int number(cursor *c, span *out)
 {
-    out->at = c->p;
-    out->kind = NUMBER;
-    out->flags = 0;
-    if (*c->p == '-')
-        c->p++;
-    if (c->p == c->end)
-        return MORE;
-    if (!is_digit(c))
-        return BAD;
-    if (*c->p == '0')
-        c->p++;
-    else
-        while (is_digit(c))
-            c->p++;
-    if (c->p < c->end && *c->p == '.') {
-        c->p++;
-        if (c->p < c->end && !is_digit(c))
-            return BAD;
-        while (is_digit(c))
-            c->p++;
+    const char *p = c->p, *end = c->end;
+    int found;
+    *out = (span){p, 0, NUMBER, 0};
+    p += *p == '-';
+    if (p < end && *p == '0')
+        p++;
+    else if ((found = digits(&p, end)) != OK)
+        return found;
+    if (p < end && *p == '.') {
+        p++;
+        if ((found = digits(&p, end)) != OK)
+            return found;
     }
-    if (c->p < c->end && (*c->p == 'e' || *c->p == 'E')) {
-        c->p++;
-        if (c->p < c->end && (*c->p == '+' || *c->p == '-'))
-            c->p++;
-        if (c->p < c->end && !is_digit(c))
-            return BAD;
-        while (is_digit(c))
-            c->p++;
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        p++;
+        if (p < end && (*p == '+' || *p == '-'))
+            p++;
+        if ((found = digits(&p, end)) != OK)
+            return found;
     }
-    if (c->p == c->end) /* more digits may follow */
+    if (p == end) /* more digits may follow */
         return MORE;
-    if (c->p - out->at > INT32_MAX)
+    if (p - out->at > INT32_MAX)
         return BAD;
-    out->size = (int32_t)(c->p - out->at);
+    out->size = (int32_t)(p - out->at);
+    c->p = p;
     return OK;
 }
 
@@ -213,60 +154,47 @@ static int literal(cursor *c, span *out)
     return OK;
 }
 
-static int value(cursor *c, span *out, int depth);
+static int skip_key(cursor *c)
+{
+    span ignored;
+    if (c->p == c->end)
+        return MORE;
+    if (*c->p != '"')
+        return BAD;
+    int found = read_string(c, &ignored);
+    return found == OK ? skip_colon(c) : found;
+}
 
 /* An object or an array of no interest, as one span. */
 static int container(cursor *c, span *out, int depth)
 {
     char close = *c->p == '{' ? '}' : ']';
-    const char *start = c->p++;
+    const char *start = c->p;
     span ignored;
     if (depth >= MAX_DEPTH)
         return BAD;
-    skip_space(c);
-    for (int first = 1;; first = 0) {
-        if (c->p == c->end)
-            return MORE;
-        if (first && *c->p == close)
+    int found = first_value(c, close);
+    while (found == OK) {
+        if (close == '}' && (found = skip_key(c)) != OK)
             break;
-        int found;
-        if (close == '}') {
-            if (*c->p != '"')
-                return BAD;
-            if ((found = string(c, &ignored)) != OK)
-                return found;
-            skip_space(c);
-            if (c->p == c->end)
-                return MORE;
-            if (*c->p++ != ':')
-                return BAD;
-            skip_space(c);
-        }
-        if ((found = value(c, &ignored, depth + 1)) != OK)
-            return found;
-        skip_space(c);
-        if (c->p == c->end)
-            return MORE;
-        if (*c->p == close)
-            break;
-        if (*c->p++ != ',')
-            return BAD;
-        skip_space(c);
+        if ((found = read_value(c, &ignored, depth + 1)) == OK)
+            found = next_value(c, close);
     }
-    c->p++;
+    if (found != CLOSED)
+        return found;
     if (c->p - start > INT32_MAX)
         return BAD;
     *out = (span){start, (int32_t)(c->p - start), CONTAINER, 0};
     return OK;
 }
 
-static int value(cursor *c, span *out, int depth)
+int read_value(cursor *c, span *out, int depth)
 {
     if (c->p == c->end)
         return MORE;
     char first = *c->p;
     if (first == '"')
-        return string(c, out);
+        return read_string(c, out);
     if (first == '{' || first == '[')
         return container(c, out, depth);
     if (first >= '0' && first <= '9')
@@ -279,93 +207,11 @@ static int value(cursor *c, span *out, int depth)
     return literal(c, out);
 }
 
-/* Which keys of args no column holds is counted when the event is taken. */
-static int note_unknown(scan *s, const span *key, event *out)
-{
-    if (out->unknown_count == UNKNOWN_KEYS)
-        return OK;
-    int32_t id = pool_add(&s->pools[P_ARG], key->at, key->size, key->flags);
-    if (id < 0)
-        return NO_MEMORY;
-    out->unknown[out->unknown_count++] = id;
-    return OK;
-}
-
-/* The members of an event, or of its args. */
-static int members(scan *s, cursor *c, event *out, int of_args)
-{
-    span key, found;
-    c->p++;
-    skip_space(c);
-    for (int first = 1;; first = 0) {
-        if (c->p == c->end)
-            return MORE;
-        if (first && *c->p == '}')
-            break;
-        if (*c->p != '"')
-            return BAD;
-        int result = string(c, &key);
-        if (result != OK)
-            return result;
-        skip_space(c);
-        if (c->p == c->end)
-            return MORE;
-        if (*c->p++ != ':')
-            return BAD;
-        skip_space(c);
-        int field = field_of(s, &key, of_args);
-        if (field == F_ARGS && c->p < c->end && *c->p == '{') {
-            const char *start = c->p;
-            result = members(s, c, out, 1);
-            if (result == OK && c->p - start > INT32_MAX)
-                result = BAD;
-            found = (span){start, (int32_t)(c->p - start), CONTAINER, 0};
-        } else {
-            result = value(c, &found, of_args ? 2 : 1);
-            if (result == OK && of_args && field < 0)
-                result = note_unknown(s, &key, out);
-        }
-        if (result != OK)
-            return result;
-        int null = found.kind == LITERAL && found.at[0] == 'n' && found.at[1] == 'u';
-        if (field >= 0 && null)
-            out->has &= ~((uint64_t)1 << field);
-        else if (field >= 0) {
-            out->has |= (uint64_t)1 << field;
-            out->field[field] = found;
-        }
-        skip_space(c);
-        if (c->p == c->end)
-            return MORE;
-        if (*c->p == '}')
-            break;
-        if (*c->p++ != ',')
-            return BAD;
-        skip_space(c);
-    }
-    c->p++;
-    return OK;
-}
-
-int parse_event(scan *s, const char **at, const char *end, event *out)
-{
-    cursor c = {*at, end, 0};
-    out->has = 0;
-    out->unknown_count = 0;
-    int result = members(s, &c, out, 0);
-    cursor inner = {*at + 1, end, 0};
-    skip_space(&inner);
-    out->is_empty = result == OK && inner.p + 1 == c.p;
-    out->repaired = c.repaired;
-    *at = c.p;
-    return result;
-}
-
 int skip_value(const char **at, const char *end)
 {
     cursor c = {*at, end, 0};
     span ignored;
-    int result = value(&c, &ignored, 1);
+    int result = read_value(&c, &ignored, 1);
     *at = c.p;
     return result;
 }
@@ -374,39 +220,11 @@ int skip_members(const char **at, const char *end)
 {
     cursor c = {*at, end, 0};
     span ignored;
-    int result = OK;
-    for (;;) {
-        skip_space(&c);
-        *at = c.p;
-        if (c.p == end)
-            return MORE;
-        if (*c.p == '}') {
-            ++*at;
-            return OK;
-        }
-        if (*c.p++ != ',')
-            return BAD;
-        skip_space(&c);
-        if (c.p == end)
-            return MORE;
-        if (*c.p != '"')
-            return BAD;
-        if ((result = string(&c, &ignored)) != OK)
-            return result;
-        skip_space(&c);
-        if (c.p == end)
-            return MORE;
-        if (*c.p++ != ':')
-            return BAD;
-        skip_space(&c);
-        if ((result = value(&c, &ignored, 1)) != OK)
-            return result;
+    int found;
+    while ((found = next_value(&c, '}')) == OK) {
+        if ((found = skip_key(&c)) != OK || (found = read_value(&c, &ignored, 1)) != OK)
+            break;
     }
-}
-
-int is_event_key(const scan *s, const char *p, const char *end)
-{
-    cursor c = {p, end, 0};
-    span key;
-    return end - p > 1 && *p == '"' && string(&c, &key) == OK && field_of(s, &key, 0) >= 0;
+    *at = c.p;
+    return found == CLOSED ? OK : found;
 }

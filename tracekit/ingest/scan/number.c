@@ -101,10 +101,10 @@ int64_t to_ns(const span *s)
     int inexact;
     if (!bounds(s, &p, &end))
         return MISSING;
-    /* The usual case: up to 15 digits, then none or three behind the point. */
+    /* The usual case: up to 18 digits, then none or three behind the point. */
     int64_t value = 0;
     const char *q = p;
-    while (q < end && q - p < 15 && is_digit(*q))
+    while (q < end && q - p < 18 && is_digit(*q))
         value = value * 10 + (*q++ - '0');
     if (q > p && value < LARGEST_NS / 1000) {
         if (q == end)

@@ -7,7 +7,8 @@
  *
  *   pool.c    strings, each once
  *   number.c  times to the nanosecond, whole numbers
- *   json.c    one event: its known keys as spans of the text
+ *   json.c    values of JSON
+ *   event.c   one event: its known keys as spans of the text
  *   rows.c    events to rows, begin and end pairs
  *   scan.c    the array of events: damage, the next event after it
  *   flush.c   rows to columns, and the functions that Python calls
@@ -22,11 +23,14 @@
 #define MAX_DEPTH 64      /* nested values in one event */
 #define NAMED_PLACES 20   /* damages of a kind that keep their own place */
 #define UNKNOWN_KEYS 64    /* keys of one event that no column holds */
+#define LEARNED_KEYS 64    /* keys that no column holds and that are expected in their place */
+#define KEY_PLACES 128     /* fields, learned keys and a few more */
+#define MOST_ARG_KEYS (1 << 16) /* different keys that no column holds */
 #define MISSING INT64_MIN /* no value */
 
 #define MAX_COLUMNS 64
 
-enum { OK, MORE, BAD, NO_MEMORY, FOREIGN };
+enum { OK, MORE, BAD, NO_MEMORY, FOREIGN, CLOSED };
 
 /* Keys of an event, then keys of its args. */
 enum field {
@@ -84,6 +88,61 @@ int64_t to_whole(const span *s);               /* a whole number, or MISSING */
 int64_t to_identity(const span *s);            /* the same, where 64 bits stand for an identity */
 
 typedef struct scan scan;
+
+/* Where in the text we are; `repaired`: something was read that JSON forbids. */
+typedef struct {
+    const char *p, *end;
+    int repaired;
+} cursor;
+
+/* OK, MORE (the text ends within it) or BAD; the cursor is behind it on OK. */
+int read_string(cursor *c, span *out); /* its opening quote at c->p */
+int read_value(cursor *c, span *out, int depth);
+
+static inline void skip_space(cursor *c)
+{
+    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r'))
+        c->p++;
+}
+
+static inline int skip_colon(cursor *c)
+{
+    skip_space(c);
+    if (c->p == c->end)
+        return MORE;
+    if (*c->p++ != ':')
+        return BAD;
+    skip_space(c);
+    return OK;
+}
+
+/* From a value, or from what opens its container, to the next value; CLOSED behind the container. */
+static inline int next_value(cursor *c, char close)
+{
+    skip_space(c);
+    if (c->p == c->end)
+        return MORE;
+    if (*c->p == close) {
+        c->p++;
+        return CLOSED;
+    }
+    if (*c->p++ != ',')
+        return BAD;
+    skip_space(c);
+    return OK;
+}
+
+static inline int first_value(cursor *c, char close)
+{
+    c->p++;
+    skip_space(c);
+    if (c->p == c->end)
+        return MORE;
+    if (*c->p != close)
+        return OK;
+    c->p++;
+    return CLOSED;
+}
 
 /* Parse the event that begins at *at (a brace); on OK *at is behind it, on BAD where it fails. */
 int parse_event(scan *s, const char **at, const char *end, event *out);
@@ -149,7 +208,8 @@ struct scan {
     int64_t damage_count[DAMAGES], last_damage[DAMAGES];
     uint8_t *process_seen; /* per P_PROCESS: events of the host are its */
     int32_t process_room, processes_seen;
-    uint8_t keys[256], arg_keys[256]; /* hash of a key to its index + 1 */
+    uint8_t keys[256], arg_keys[256]; /* hash of a key to its field + 1 */
+    uint8_t next_key[KEY_PLACES];     /* what came after a key last time */
     int keep_args, list_root;
     int after_event;       /* a separator is due */
     int foreign;           /* what is left of the file is of another process */
