@@ -39,7 +39,7 @@ GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _KINDS = (*dict.fromkeys(CATEGORIES.values()), "other")
 _LAUNCH_FLOWS = ["ac2g", "async_cpu_to_gpu"]
 _MOST_OPEN_FLOWS = 1 << 19
-_TYPES = {"i": pa.int32(), "q": pa.int64()}
+_TYPES = {32: pa.int32(), 64: pa.int64()}
 
 
 def category_of(name: str) -> str:
@@ -108,12 +108,9 @@ class Intake:
         """Append one batch."""
         args, *buffers = frame.buffers
         columns: dict[str, dict[str, pa.Array]] = {}
-        for number, (table, name, kind, rows) in enumerate(frame.head["columns"]):
+        for number, (table, name, bits, width, rows) in enumerate(frame.head["columns"]):
             data, validity = buffers[2 * number : 2 * number + 2]
-            array = pa.Array.from_buffers(
-                _TYPES[kind], rows, [pa.py_buffer(validity), pa.py_buffer(data)]
-            )
-            columns.setdefault(table, {})[name] = array
+            columns.setdefault(table, {})[name] = _array(bits, width, rows, data, validity)
         rest = buffers[2 * len(frame.head["columns"]) :]
         for number, (pool, first, _) in enumerate(frame.head["pools"]):
             self._take_strings(pool, first, *rest[3 * number : 3 * number + 3])
@@ -173,7 +170,7 @@ class Intake:
         none = pa.scalar(None, pa.int32())
         table = {
             "rank": self._ranks(count),
-            "event_id": _range(self._state.events, count),
+            "event_id": pc.add(found["id"], pa.scalar(self._state.events, pa.int32())),
             "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
             "cat": pa.DictionaryArray.from_arrays(codes, pa.array(_KINDS)),
             "name_id": pa.array(self._name_ids, pa.int32()).take(found["name"]),
@@ -322,6 +319,15 @@ class Intake:
         else:
             self.span.start_ns = min(self.span.start_ns, start_ns)
             self.span.end_ns = max(self.span.end_ns, end_ns)
+
+
+def _array(bits: int, width: int, rows: int, data: text.Buffer, validity: text.Buffer) -> pa.Array:
+    """A column as it was sent: see ``scan.Column``."""
+    if not len(data):
+        return pa.nulls(rows, _TYPES[bits])
+    valid = pa.py_buffer(validity) if len(validity) else None
+    sent = pa.Array.from_buffers(_TYPES[width * 8], rows, [valid, pa.py_buffer(data)])
+    return sent.cast(_TYPES[bits])
 
 
 def _signature(raw: bytes) -> tuple[str | None, ...]:

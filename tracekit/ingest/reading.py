@@ -141,8 +141,8 @@ class Reading:
             if column.table == "damage":
                 continue
             self._is_empty &= column.table == "meta"
-            listed.append([column.table, column.name, column.kind, column.rows])
-            buffers += [column.data, column.validity or b""]
+            listed.append([column.table, column.name, column.bits, column.width, column.rows])
+            buffers += [column.data, column.validity]
         pools = []
         for new in strings:
             if new.pool == "arg":
@@ -265,7 +265,7 @@ def _is_binary(data: bytes) -> bool:
 
 def _damages(columns: list[scan.Column]) -> list[tuple[str, int | None, int, str]]:
     found = {
-        c.name: memoryview(c.data).cast("q" if c.kind == "q" else "i")
+        c.name: memoryview(c.data).cast("q" if c.width == 8 else "i")
         for c in columns
         if c.table == "damage"
     }

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from zlib_ng import zlib_ng as zlib  # twice as fast as zlib itself
+if TYPE_CHECKING:  # the same interface, described in full
+    import zlib
+else:
+    from zlib_ng import zlib_ng as zlib  # twice as fast as zlib itself
 
 PIECE_BYTES = 1 << 20
 _READ_BYTES = 256 << 10

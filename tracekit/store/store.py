@@ -42,7 +42,6 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 _ROWS_A_STATEMENT = 500
-_KINDS_A_THREAD = 64  # more than there are
 
 # Columns of the source tables that the derivation fills, and their value before it.
 _DERIVED_COLUMNS = {
@@ -110,7 +109,7 @@ class Writer(Reader):
     def append(self, table: str, data: pa.Table) -> None:
         """Append an Arrow table whose columns are named as the columns of ``table``."""
         columns = ", ".join(f'"{name}"' for name in data.column_names)
-        self._connection.register("_incoming", _arranged(data) if table == "event" else data)
+        self._connection.register("_incoming", data)
         try:
             self.execute(
                 f"INSERT INTO {table} ({columns}) SELECT {columns} FROM _incoming"  # noqa: S608
@@ -132,19 +131,6 @@ class Writer(Reader):
     def script(self, sql: str) -> None:
         """Run several statements."""
         self.execute(sql)
-
-
-def _arranged(events: pa.Table) -> pa.Table:
-    """Events of one kind on one thread beside each other: their ids and times rise together, so
-    they are packed best."""
-    import pyarrow as pa  # whoever appends has loaded it
-    import pyarrow.compute as pc
-
-    kinds = events["cat"].combine_chunks()
-    if not isinstance(kinds, pa.DictionaryArray) or len(kinds.dictionary) > _KINDS_A_THREAD:
-        return events
-    threads = pc.multiply(events["thread_id"], pa.scalar(_KINDS_A_THREAD, pa.int32()))
-    return events.take(pc.sort_indices(pc.add(threads, kinds.indices.cast(pa.int32()))))
 
 
 def sql_file(package: str, name: str) -> str:

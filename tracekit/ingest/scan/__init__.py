@@ -42,14 +42,16 @@ _POOL_BYTES = 48 << 20
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of one batch: ``kind`` i is int32, q is int64; validity None: no value is null."""
+    """A column of one batch: whole numbers of ``bits`` bits, which lie in ``width`` bytes each where
+    they are small. No data: all are null; no validity: none is."""
 
     table: str
     name: str
-    kind: str
+    bits: int
+    width: int
     rows: int
     data: memoryview
-    validity: memoryview | None
+    validity: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,14 @@ class Scanner:
         return list(self._library.tk_arg_counts(self._scan)[:count]) if count else []
 
     def _columns(self) -> Iterator[Column]:
-        for number, (table, name, kind) in enumerate(_described(self._library)):
+        for number, (table, name, bits) in enumerate(_described(self._library)):
             rows = int(self._library.tk_rows(self._scan, TABLES.index(table)))
             if not rows:
                 continue
-            wide = kind in "qQ"
-            data = _view(self._library.tk_data(self._scan, number), rows * (8 if wide else 4))
+            width = int(self._library.tk_width(self._scan, number))
+            data = _view(self._library.tk_data(self._scan, number), rows * width)
             valid = _view(self._library.tk_validity(self._scan, number), (rows + 7) // 8)
-            yield Column(table, name, "q" if wide else "i", rows, data, valid)
+            yield Column(table, name, bits, width, rows, data, valid)
 
     def _strings(self) -> Iterator[Strings]:
         for number, pool in enumerate(POOLS):
@@ -188,7 +190,7 @@ def _view(address: int | None, size: int) -> memoryview:
 
 
 _loaded: list[ctypes.CDLL] = []
-_columns: list[tuple[str, str, str]] = []
+_columns: list[tuple[str, str, int]] = []
 
 
 def library() -> ctypes.CDLL:
@@ -210,13 +212,12 @@ def library() -> ctypes.CDLL:
     return _loaded[0]
 
 
-def _described(found: ctypes.CDLL) -> list[tuple[str, str, str]]:
+def _described(found: ctypes.CDLL) -> list[tuple[str, str, int]]:
     if not _columns:
-        number = 0
-        while kind := found.tk_column_kind(number):
+        for number in range(found.tk_columns()):
             table = TABLES[found.tk_column_table(number)]
-            _columns.append((table, found.tk_column_name(number).decode(), chr(kind)))
-            number += 1
+            name = found.tk_column_name(number).decode()
+            _columns.append((table, name, found.tk_column_bits(number)))
     return _columns
 
 
@@ -239,11 +240,13 @@ def _declare(found: ctypes.CDLL) -> None:
         ("tk_flush", whole, (pointer,)),
         ("tk_reset", whole, (pointer, whole)),
         ("tk_rows", size, (pointer, whole)),
-        ("tk_column_kind", whole, (whole,)),
+        ("tk_columns", whole, ()),
+        ("tk_column_bits", whole, (whole,)),
         ("tk_column_table", whole, (whole,)),
         ("tk_column_name", text, (whole,)),
         ("tk_data", pointer, (pointer, whole)),
         ("tk_validity", pointer, (pointer, whole)),
+        ("tk_width", whole, (pointer, whole)),
         ("tk_args", pointer, (pointer,)),
         ("tk_args_size", size, (pointer,)),
         ("tk_pool_count", size, (pointer, whole)),

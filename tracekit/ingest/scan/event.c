@@ -36,18 +36,6 @@ static unsigned key_hash(const char *key, int32_t size)
             + (unsigned char)key[size / 2] * 5u) & 0xFF;
 }
 
-void set_keys(scan *s)
-{
-    for (int field = 0; field < FIELDS; field++) {
-        uint8_t *slots = field > F_ARGS ? s->arg_keys : s->keys;
-        unsigned at = key_hash(KEYS[field].text, KEYS[field].size);
-        while (slots[at])
-            at = (at + 1) & 0xFF;
-        slots[at] = (uint8_t)(field + 1);
-    }
-    memset(s->next_key, OTHER, sizeof s->next_key);
-}
-
 static int field_of(const scan *s, const span *key, int of_args)
 {
     if (key->size == 0)
@@ -61,23 +49,58 @@ static int field_of(const scan *s, const span *key, int of_args)
     return -1;
 }
 
+static const char *key_text(const scan *s, int key, int64_t *size)
+{
+    if (key < FIELDS) {
+        *size = KEYS[key].size;
+        return KEYS[key].text;
+    }
+    const pool *args = &s->pools[P_ARG];
+    *size = args->starts[key - LEARNED + 1] - args->starts[key - LEARNED];
+    return args->bytes + args->starts[key - LEARNED];
+}
+
+static void set_head(scan *s, int key)
+{
+    int64_t size;
+    const char *text = key_text(s, key, &size);
+    unsigned char head[8] = {'"'}, mask[8] = {0};
+    for (int i = 1; i < 8 && i <= size + 1; i++)
+        head[i] = i <= size ? (unsigned char)text[i - 1] : '"';
+    for (int i = 0; i < 8 && i < size + 2; i++)
+        mask[i] = 0xFF;
+    memcpy(&s->heads[key].bytes, head, 8);
+    memcpy(&s->heads[key].mask, mask, 8);
+}
+
+void set_keys(scan *s)
+{
+    for (int field = 0; field < FIELDS; field++) {
+        uint8_t *slots = field > F_ARGS ? s->arg_keys : s->keys;
+        unsigned at = key_hash(KEYS[field].text, KEYS[field].size);
+        while (slots[at])
+            at = (at + 1) & 0xFF;
+        slots[at] = (uint8_t)(field + 1);
+        set_head(s, field);
+    }
+    memset(s->next_key, OTHER, sizeof s->next_key);
+}
+
 /* Writers keep an order: is the key at p the one that came after the same key last time? Its size with
  * the quotes, or 0. */
 static int64_t expected_size(const scan *s, int expected, const char *p, const char *end)
 {
-    const char *text;
-    int64_t size;
-    if (expected < FIELDS) {
-        text = KEYS[expected].text;
-        size = KEYS[expected].size;
-    } else if (expected < OTHER) {
-        const pool *args = &s->pools[P_ARG];
-        text = args->bytes + args->starts[expected - LEARNED];
-        size = args->starts[expected - LEARNED + 1] - args->starts[expected - LEARNED];
-    } else {
+    uint64_t word;
+    if (expected >= OTHER || end - p < 8)
         return 0;
-    }
-    return end - p > size + 2 && p[size + 1] == '"' && memcmp(p + 1, text, (size_t)size) == 0
+    memcpy(&word, p, 8);
+    if ((word ^ s->heads[expected].bytes) & s->heads[expected].mask)
+        return 0;
+    int64_t size;
+    const char *text = key_text(s, expected, &size);
+    if (size <= 6)
+        return size + 2;
+    return end - p > size + 2 && p[size + 1] == '"' && memcmp(p + 8, text + 7, (size_t)size - 7) == 0
         ? size + 2 : 0;
 }
 
@@ -115,6 +138,8 @@ static int read_key(scan *s, cursor *c, int of_args, int *key, int32_t *arg)
             if ((*arg = arg_id(s, &found)) < 0)
                 return NO_MEMORY;
             *key = *arg < LEARNED_KEYS && !found.flags ? LEARNED + *arg : OTHER_ARG;
+            if (*key != OTHER_ARG)
+                set_head(s, *key);
         } else if (*key < 0) {
             *key = OTHER;
         }

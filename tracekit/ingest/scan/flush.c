@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* q: int64; i: int32, negative is null. Capitals can be null; I is an int64 kept as int32, null
- * where it does not fit; r: the row of an event, as it stands after sorting. */
+ * where it does not fit; r: the number of an event within the batch, e: that of this event itself. */
 #define C(t, type, column, kind) {t, kind, #column, offsetof(type, column)}
 static const struct {
     uint8_t table;
@@ -14,7 +14,8 @@ static const struct {
     const char *name;
     size_t offset;
 } COLUMNS[] = {
-    C(T_EVENT, event_row, ts, 'q'), C(T_EVENT, event_row, dur, 'q'),
+    {T_EVENT, 'e', "id", 0}, C(T_EVENT, event_row, ts, 'q'),
+    C(T_EVENT, event_row, dur, 'q'),
     C(T_EVENT, event_row, name, 'i'), C(T_EVENT, event_row, category, 'i'),
     C(T_EVENT, event_row, thread, 'i'), C(T_EVENT, event_row, device, 'I'),
     C(T_EVENT, event_row, stream, 'i'), C(T_EVENT, event_row, correlation, 'Q'),
@@ -40,11 +41,12 @@ static const struct {
     C(T_DAMAGE, damage_row, offset, 'q'), C(T_DAMAGE, damage_row, count, 'q'),
     C(T_DAMAGE, damage_row, kind, 'i'),
 };
+#define MOST_KINDS 64 /* categories beyond which rows are not arranged by them */
 #define N_COLUMNS (int)(sizeof COLUMNS / sizeof *COLUMNS)
 _Static_assert(sizeof COLUMNS / sizeof *COLUMNS <= MAX_COLUMNS, "more columns than places");
 
-/* Of column `i`: its table, its kind and its name; the kind is 0 behind the last one. */
-EXPORT int tk_column_kind(int i) { return i < N_COLUMNS ? COLUMNS[i].kind : 0; }
+EXPORT int tk_columns(void) { return N_COLUMNS; }
+EXPORT int tk_column_bits(int i) { return COLUMNS[i].kind == 'q' || COLUMNS[i].kind == 'Q' ? 64 : 32; }
 EXPORT int tk_column_table(int i) { return COLUMNS[i].table; }
 EXPORT const char *tk_column_name(int i) { return COLUMNS[i].name; }
 
@@ -53,18 +55,18 @@ static int follows(const event_row *a, const event_row *b)
     return a->thread != b->thread ? a->thread > b->thread : a->ts > b->ts;
 }
 
-/* Stable order by thread and time. Traces are nearly sorted, so runs that are in order are only
- * looked at. */
+/* Events are numbered in the order of thread and time. Traces are nearly sorted, so runs that are in
+ * order are only looked at. */
 static int sort_events(scan *s, int64_t count)
 {
     const event_row *rows = s->tables[T_EVENT].rows;
     free(s->order);
-    free(s->inverse);
+    free(s->numbers);
     s->order = malloc(((size_t)count + 1) * sizeof *s->order);
-    s->inverse = malloc(((size_t)count + 1) * sizeof *s->inverse);
-    if (!s->order || !s->inverse)
+    s->numbers = malloc(((size_t)count + 1) * sizeof *s->numbers);
+    if (!s->order || !s->numbers)
         return NO_MEMORY;
-    int64_t *from = s->order, *to = s->inverse;
+    int64_t *from = s->order, *to = s->numbers;
     for (int64_t i = 0; i < count; i++)
         from[i] = i;
     for (int64_t width = 1; width < count; width *= 2) {
@@ -88,58 +90,113 @@ static int sort_events(scan *s, int64_t count)
         to = swap;
     }
     s->order = from;
-    s->inverse = to;
+    s->numbers = to;
     for (int64_t i = 0; i < count; i++)
-        s->inverse[s->order[i]] = i;
+        s->numbers[s->order[i]] = i;
+    return OK;
+}
+
+/* The rows of each thread by category: beside each other, numbers and times of one kind rise together,
+ * and are packed best. */
+static int arrange_events(scan *s, int64_t count)
+{
+    const event_row *rows = s->tables[T_EVENT].rows;
+    int64_t places[MOST_KINDS + 1];
+    if (s->pools[P_CATEGORY].count > MOST_KINDS)
+        return OK;
+    int64_t *arranged = malloc(((size_t)count + 1) * sizeof *arranged);
+    if (!arranged)
+        return NO_MEMORY;
+    for (int64_t low = 0, high; low < count; low = high) {
+        memset(places, 0, sizeof places);
+        for (high = low; high < count && rows[s->order[high]].thread == rows[s->order[low]].thread; high++)
+            places[rows[s->order[high]].category + 1]++;
+        places[0] = low;
+        for (int kind = 1; kind <= MOST_KINDS; kind++)
+            places[kind] += places[kind - 1];
+        for (int64_t n = low; n < high; n++)
+            arranged[places[rows[s->order[n]].category]++] = s->order[n];
+    }
+    free(s->order);
+    s->order = arranged;
+    return OK;
+}
+
+static int64_t value_of(const scan *s, int column, int64_t n)
+{
+    const table *t = &s->tables[COLUMNS[column].table];
+    int64_t row = COLUMNS[column].table == T_EVENT ? s->order[n] : n, wide;
+    int32_t narrow;
+    const char *at = (const char *)t->rows + (size_t)row * t->size + COLUMNS[column].offset;
+    switch (COLUMNS[column].kind) {
+    case 'e':
+        return s->numbers[row];
+    case 'i':
+        memcpy(&narrow, at, 4);
+        return narrow < 0 ? MISSING : narrow;
+    case 'r':
+        memcpy(&wide, at, 8);
+        return s->numbers[wide];
+    case 'I':
+        memcpy(&wide, at, 8);
+        return wide > INT32_MAX || wide < INT32_MIN ? MISSING : wide;
+    default:
+        memcpy(&wide, at, 8);
+        return wide;
+    }
+}
+
+/* A column as small as its values allow: int32 where they fit. */
+static int flush_column(scan *s, int column)
+{
+    int64_t count = s->tables[COLUMNS[column].table].count, nulls = 0, least = 0, most = 0;
+    column_out *out = &s->out[column];
+    free(out->data);
+    free(out->valid);
+    int64_t *longs = out->data = malloc((size_t)count * 8 + 8);
+    uint8_t *valid = out->valid = calloc(1, (size_t)count / 8 + 8);
+    if (!longs || !valid)
+        return NO_MEMORY;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t value = value_of(s, column, n);
+        if (value == MISSING) {
+            value = 0;
+            nulls++;
+        } else {
+            valid[n >> 3] |= (uint8_t)(1 << (n & 7));
+        }
+        longs[n] = value;
+        least = value < least ? value : least;
+        most = value > most ? value : most;
+    }
+    out->has_values = nulls < count;
+    out->has_nulls = nulls > 0;
+    out->is_wide = most > INT32_MAX || least < INT32_MIN;
+    int32_t *ints = out->data;
+    for (int64_t n = 0; n < count && !out->is_wide; n++) {
+        int32_t narrow = (int32_t)longs[n];
+        memcpy(&ints[n], &narrow, 4);
+    }
     return OK;
 }
 
 /* Columns of all rows since the last flush; tk_data gives them until the next. */
 EXPORT int tk_flush(scan *s)
 {
-    if (sort_events(s, s->tables[T_EVENT].count) != OK)
+    int64_t count = s->tables[T_EVENT].count;
+    if (sort_events(s, count) != OK || arrange_events(s, count) != OK)
         return NO_MEMORY;
-    for (int i = 0; i < N_COLUMNS; i++) {
-        const table *t = &s->tables[COLUMNS[i].table];
-        char kind = COLUMNS[i].kind;
-        int wide = kind == 'q' || kind == 'Q';
-        free(s->out[i * 2]);
-        free(s->out[i * 2 + 1]);
-        int64_t *longs = s->out[i * 2] = malloc((size_t)t->count * (wide ? 8 : 4) + 8);
-        uint8_t *valid = s->out[i * 2 + 1] = calloc(1, (size_t)t->count / 8 + 8);
-        if (!longs || !valid)
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (flush_column(s, i) != OK)
             return NO_MEMORY;
-        int32_t *ints = (int32_t *)longs;
-        for (int64_t n = 0; n < t->count; n++) {
-            int64_t row = COLUMNS[i].table == T_EVENT ? s->order[n] : n;
-            const char *at = (const char *)t->rows + (size_t)row * t->size + COLUMNS[i].offset;
-            int64_t value;
-            if (kind == 'i') {
-                int32_t narrow;
-                memcpy(&narrow, at, 4);
-                value = narrow < 0 ? MISSING : narrow;
-            } else {
-                memcpy(&value, at, 8);
-                if (kind == 'r')
-                    value = s->inverse[value];
-                if (!wide && (value > INT32_MAX || value < INT32_MIN))
-                    value = MISSING;
-            }
-            if (value == MISSING)
-                value = 0;
-            else
-                valid[n >> 3] |= (uint8_t)(1 << (n & 7));
-            if (wide)
-                longs[n] = value;
-            else
-                ints[n] = (int32_t)value;
-        }
-    }
     return OK;
 }
 
-EXPORT const void *tk_data(const scan *s, int i) { return s->out[i * 2]; }
-EXPORT const void *tk_validity(const scan *s, int i) { return s->out[i * 2 + 1]; }
+/* Of a column since the last flush: its values, or NULL where all are null; a bit for each that is none,
+ * or NULL where none is null; the bytes of a value. */
+EXPORT const void *tk_data(const scan *s, int i) { return s->out[i].has_values ? s->out[i].data : NULL; }
+EXPORT const void *tk_validity(const scan *s, int i) { return s->out[i].has_nulls ? s->out[i].valid : NULL; }
+EXPORT int tk_width(const scan *s, int i) { return s->out[i].is_wide ? 8 : 4; }
 EXPORT int64_t tk_rows(const scan *s, int t) { return s->tables[t].count; }
 EXPORT const char *tk_args(const scan *s) { return s->args; }
 EXPORT int64_t tk_args_size(const scan *s) { return s->args_used; }
@@ -157,6 +214,7 @@ EXPORT int tk_reset(scan *s, int pools)
     static const int safe[] = {P_NAME, P_SIGNATURE, P_TEXT};
     for (size_t i = 0; i < sizeof safe / sizeof *safe; i++)
         pool_clear(&s->pools[safe[i]]);
+    forget_last(s);
     return 1;
 }
 

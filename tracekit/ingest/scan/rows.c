@@ -63,18 +63,42 @@ static char *key_of(scan *s, int64_t size)
     return s->key;
 }
 
+void forget_last(scan *s)
+{
+    memset(s->last_id, 0xFF, sizeof s->last_id);
+    s->last_thread = s->last_thread_process = -1;
+}
+
+/* Is the text that of an entry of the pool? */
+static int is_entry(const pool *p, int32_t id, const char *text, int32_t size)
+{
+    return p->starts[id + 1] - p->starts[id] == size
+        && memcmp(p->bytes + p->starts[id], text, (size_t)size) == 0;
+}
+
 static int32_t text_id(scan *s, int which, const event *e, int field)
 {
+    const span *at = &e->field[field];
+    return HAS(e, field) ? pool_add(&s->pools[which], at->at, at->size, at->flags) : -1;
+}
+
+/* The same for a field whose pool is always this one: events that follow each other have much in
+ * common. */
+static int32_t usual_id(scan *s, int which, const event *e, int field)
+{
+    const span *at = &e->field[field];
+    int32_t *last = &s->last_id[field];
     if (!HAS(e, field))
         return -1;
-    const span *at = &e->field[field];
-    return pool_add(&s->pools[which], at->at, at->size, at->flags);
+    if (*last < 0 || !is_entry(&s->pools[which], *last, at->at, at->size))
+        *last = pool_add(&s->pools[which], at->at, at->size, at->flags);
+    return *last;
 }
 
 static int32_t process_of(scan *s, const event *e)
 {
     if (HAS(e, F_PID))
-        return text_id(s, P_PROCESS, e, F_PID);
+        return usual_id(s, P_PROCESS, e, F_PID);
     return pool_add(&s->pools[P_PROCESS], "", 0, 0);
 }
 
@@ -83,13 +107,21 @@ static int32_t thread_of(scan *s, const event *e, int32_t process)
 {
     const span *tid = &e->field[F_TID];
     int32_t size = HAS(e, F_TID) ? tid->size : 0;
+    pool *threads = &s->pools[P_THREAD];
+    if (s->last_thread >= 0 && s->last_thread_process == process && size) {
+        int64_t start = threads->starts[s->last_thread] + 4;
+        if (threads->starts[s->last_thread + 1] - start == size
+            && memcmp(threads->bytes + start, tid->at, (size_t)size) == 0)
+            return s->last_thread;
+    }
     char *key = process < 0 ? NULL : key_of(s, size + 4);
     if (!key)
         return -1;
     memcpy(key, &process, 4);
     if (size)
         memcpy(key + 4, tid->at, (size_t)size);
-    return pool_add(&s->pools[P_THREAD], key, size + 4, HAS(e, F_TID) ? tid->flags : 0);
+    s->last_thread_process = process;
+    return s->last_thread = pool_add(threads, key, size + 4, HAS(e, F_TID) ? tid->flags : 0);
 }
 
 static int32_t signature_of(scan *s, const event *e)
@@ -342,14 +374,14 @@ static int add_slice(scan *s, const event *e, char phase, int64_t offset)
         }
     }
     found.name = HAS(e, F_NAME) ? text_id(s, P_NAME, e, F_NAME) : pool_add(&s->pools[P_NAME], "", 0, 0);
-    found.category = HAS(e, F_CAT) ? text_id(s, P_CATEGORY, e, F_CAT)
+    found.category = HAS(e, F_CAT) ? usual_id(s, P_CATEGORY, e, F_CAT)
                                    : pool_add(&s->pools[P_CATEGORY], "", 0, 0);
     if (found.name < 0 || found.category < 0)
         return NO_MEMORY;
     found.correlation = identity_of(e, F_CORRELATION);
     found.external = identity_of(e, HAS(e, F_EXTERNAL) ? F_EXTERNAL : F_EXTERNAL_OLD);
     found.device = whole_of(e, F_DEVICE);
-    found.stream = text_id(s, P_TEXT, e, HAS(e, F_STREAM) ? F_STREAM : F_QUEUE);
+    found.stream = usual_id(s, P_TEXT, e, HAS(e, F_STREAM) ? F_STREAM : F_QUEUE);
     found.bytes = whole_of(e, F_BYTES);
     found.signature = signature_of(s, e);
     found.sequence = whole_of(e, F_SEQUENCE);
@@ -373,7 +405,7 @@ static int add_flow(scan *s, const event *e, char phase, int64_t offset)
     flow_row *row = table_add(&s->tables[T_FLOW]);
     if (!row)
         return NO_MEMORY;
-    *row = (flow_row){ts, id, text_id(s, P_CATEGORY, e, F_CAT), thread_of(s, e, process_of(s, e)),
+    *row = (flow_row){ts, id, usual_id(s, P_CATEGORY, e, F_CAT), thread_of(s, e, process_of(s, e)),
                       phase == 's'};
     return OK;
 }

@@ -13,13 +13,6 @@ enum { GOES_ON, ENDS, GIVE_UP }; /* what follows the text: more, nothing, or mor
 
 static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-static const char *after_space(const char *p, const char *end)
-{
-    while (p < end && is_space(*p))
-        p++;
-    return p;
-}
-
 static void doubt(scan *s, int64_t offset)
 {
     if (s->in_doubt || !s->processes_seen)
@@ -334,6 +327,7 @@ EXPORT scan *tk_new(int keep_args, int list_root, int64_t limit)
     s->list_root = list_root;
     s->limit = limit;
     set_keys(s);
+    forget_last(s);
     return s;
 }
 
@@ -345,8 +339,10 @@ EXPORT void tk_free(scan *s)
         pool_free(&s->pools[i]);
     for (int i = 0; i < TABLES; i++)
         free(s->tables[i].rows);
-    for (int i = 0; i < MAX_COLUMNS * 2; i++)
-        free(s->out[i]);
+    for (int i = 0; i < MAX_COLUMNS; i++) {
+        free(s->out[i].data);
+        free(s->out[i].valid);
+    }
     free(s->open.rows);
     free(s->open_top);
     free(s->args);
@@ -354,7 +350,7 @@ EXPORT void tk_free(scan *s)
     free(s->arg_counts);
     free(s->process_seen);
     free(s->order);
-    free(s->inverse);
+    free(s->numbers);
     free(s);
 }
 

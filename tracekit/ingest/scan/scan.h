@@ -87,6 +87,9 @@ int64_t to_ns(const span *s);                  /* microseconds to ns, or MISSING
 int64_t to_whole(const span *s);               /* a whole number, or MISSING */
 int64_t to_identity(const span *s);            /* the same, where 64 bits stand for an identity */
 
+/* The first 8 bytes of a key with its quotes, where it has as many; `mask` says which count. */
+typedef struct { uint64_t bytes, mask; } key_head;
+
 typedef struct scan scan;
 
 /* Where in the text we are; `repaired`: something was read that JSON forbids. */
@@ -99,11 +102,14 @@ typedef struct {
 int read_string(cursor *c, span *out); /* its opening quote at c->p */
 int read_value(cursor *c, span *out, int depth);
 
-static inline void skip_space(cursor *c)
+static inline const char *after_space(const char *p, const char *end)
 {
-    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r'))
-        c->p++;
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r'))
+        p++;
+    return p;
 }
+
+static inline void skip_space(cursor *c) { c->p = after_space(c->p, c->end); }
 
 static inline int skip_colon(cursor *c)
 {
@@ -192,6 +198,13 @@ enum damage {
     DAMAGES = D_PHASE + 128
 };
 
+/* A column of the last flush. */
+typedef struct {
+    void *data;
+    uint8_t *valid;
+    int has_values, has_nulls, is_wide;
+} column_out;
+
 struct scan {
     pool pools[POOLS];
     table tables[TABLES];
@@ -209,7 +222,9 @@ struct scan {
     uint8_t *process_seen; /* per P_PROCESS: events of the host are its */
     int32_t process_room, processes_seen;
     uint8_t keys[256], arg_keys[256]; /* hash of a key to its field + 1 */
+    key_head heads[KEY_PLACES];       /* how a key begins */
     uint8_t next_key[KEY_PLACES];     /* what came after a key last time */
+    int32_t last_id[FIELDS], last_thread, last_thread_process; /* of the event before, or -1 */
     int keep_args, list_root;
     int after_event;       /* a separator is due */
     int foreign;           /* what is left of the file is of another process */
@@ -218,13 +233,14 @@ struct scan {
     int in_doubt;          /* after a damage, before an event shows whose file this still is */
     int64_t doubt_offset, doubt_events, doubt_counts[TABLES];
     int64_t limit;         /* rows of a batch */
-    int64_t *order, *inverse;
-    void *out[MAX_COLUMNS * 2]; /* data and validity of each column of the last flush */
+    int64_t *order, *numbers; /* of the events of a flush: where each lies, its number by time */
+    column_out out[MAX_COLUMNS];
 };
 
 int add_event(scan *s, const event *e, int64_t offset);  /* OK, NO_MEMORY or FOREIGN */
 void add_damage(scan *s, int kind, int64_t offset);
 void close_open(scan *s);                                /* count what was never ended */
 void set_keys(scan *s);
+void forget_last(scan *s);                               /* the pools begin anew */
 
 #endif
