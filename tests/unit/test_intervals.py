@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tracekit.store.store import Writer, create
+from tracekit.store import Writer
+from tracekit.store.store import create
 
 INTERVAL = st.tuples(
     st.integers(0, 1), st.integers(0, 30), st.integers(-3, 12), st.integers(0, 3)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 
 MIN_SAMPLES = 5
 _BY_SEQUENCE = "seq:"

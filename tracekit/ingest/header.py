@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 from tracekit_collectors import records
 
 _LARGEST_BASE_NS = (1 << 62) - 1

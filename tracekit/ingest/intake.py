@@ -17,7 +17,7 @@ from tracekit.ingest import text
 from tracekit.ingest.ownership import Span
 from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import Frame
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 
 CATEGORIES = {
     "kernel": "kernel",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tracekit.errors import UsageError
+from tracekit.store.writer import ROW_GROUP
 
 DEFAULT_MEMORY_BYTES = 2 << 30
 # Measured: the interpreter with its libraries, batches on their way, tables of strings.
@@ -14,7 +15,6 @@ _OWN_BYTES = 200 << 20
 # A reader holds its text, a batch of rows and of columns, and its strings.
 _READER_BYTES = 110 << 20
 _SMALLEST_STORE_BYTES = 128 << 20
-_BATCH_ROWS = 1 << 15  # a little more than a row group of DuckDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,4 @@ class Limits:
             )
         wanted = max(1, min(jobs or os.cpu_count() or 1, files))
         readers = max(1, min(wanted, left // _READER_BYTES))
-        return cls(readers, _BATCH_ROWS, total - _OWN_BYTES - readers * _READER_BYTES)
+        return cls(readers, ROW_GROUP, total - _OWN_BYTES - readers * _READER_BYTES)

@@ -13,7 +13,7 @@ from tracekit.ingest.intake import Intake, RankState
 from tracekit.ingest.ownership import Capture, Owners, refuse_overlap
 from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import DeadWorkerError, Frame, Workers
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 
 # Whole things that no figure uses are left out, which is no damage.
 _SKIPPED = ("not an event",)
@@ -162,7 +162,12 @@ class Loader:
 
     def _state(self, rank: int) -> RankState:
         if rank not in self.ranks:
-            self.ranks[rank] = RankState.of(self._writer, rank)
+            earlier = any(
+                capture.file_id < self._first_file
+                for capture in self.captures
+                if capture.rank == rank
+            )
+            self.ranks[rank] = RankState.of(self._writer, rank) if earlier else RankState(rank)
         return self.ranks[rank]
 
     def _insert_file(self, file: _Open, frame: Frame) -> None:
@@ -171,17 +176,17 @@ class Loader:
         times = (span.start_ns, span.end_ns) if span else (None, None)
         size = self._sizes[frame.file]
         row = (number, capture.shown, capture.sha256, "trace", size, rank, end["state"])
-        self._writer.insert("file", [(*row, file.intake.events, *times)])
+        self._writer.add("file", [(*row, file.intake.events, *times)])
         damage = [
             (number, rank, kind, at, count, detail, _severity(kind))
             for kind, at, count, detail in end["damage"]
         ]
-        self._writer.insert("damage", damage)
+        self._writer.add("damage", damage)
         values = capture.header.items()
-        self._writer.insert(
+        self._writer.add(
             "header", [(number, rank, key, json.dumps(value)) for key, value in values]
         )
-        self._writer.insert(
+        self._writer.add(
             "unknown_arg", [(number, rank, key, count) for key, count in end["args"].items()]
         )
         if damage:

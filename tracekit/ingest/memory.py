@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 from tracekit_collectors import records
 
 

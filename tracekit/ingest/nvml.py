@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 
 _FIELDS = (
     "host",

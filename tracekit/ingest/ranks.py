@@ -13,7 +13,7 @@ import duckdb
 
 from tracekit.ingest import header, memory, nvml, sources
 from tracekit.ingest.loading import Loader
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 from tracekit_collectors import records
 
 _NO_TRACE = "no trace"
@@ -24,7 +24,7 @@ def insert_ranks(writer: Writer, loader: Loader, device: str | None) -> None:
     known = {rank for (rank,) in writer.rows("SELECT rank FROM rank")}
     for state in loader.ranks.values():
         new = list(state.threads)[state.first_thread :]
-        writer.insert(
+        writer.add(
             "thread",
             [
                 (state.rank, number, pid, tid, state.thread_names.get(number), False)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import InputError
 from tracekit.ingest import scan, text
 from tracekit.ingest.ahead import ahead
 from tracekit.ingest.unpack import Unpacker
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Buffer = text.Buffer
 Send = Callable[[dict[str, Any], list[Buffer]], None]
@@ -148,7 +150,7 @@ class Reading:
             if new.pool == "arg":
                 self._arg_keys += text.decoded(new.starts, new.text, new.flags)
                 continue
-            pools.append([new.pool, new.first, new.count])
+            pools.append([new.pool, new.first, new.entries])
             buffers += [new.starts, new.text, new.flags]
         frame = {"frame": "batch", "read": self._unpacker.read, "columns": listed, "pools": pools}
         self._send(frame, buffers)

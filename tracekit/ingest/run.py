@@ -17,8 +17,9 @@ from tracekit.ingest.loading import Loader, Progress
 from tracekit.ingest.ownership import Capture, Span
 from tracekit.ingest.ranks import insert_ranks, load_run_files
 from tracekit.ingest.workers import Workers
+from tracekit.store import Writer
 from tracekit.store.building import scratch_folder
-from tracekit.store.store import Writer, create, refuse_to_replace, sql_file
+from tracekit.store.store import create, refuse_to_replace, sql_file
 
 
 @dataclass(slots=True)

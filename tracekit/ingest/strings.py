@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tracekit.store.store import Writer
+from tracekit.store import Writer
 
 # Longer strings are remembered by their hash: an operator's values may differ with every call.
 _LONGEST_KEY = 64

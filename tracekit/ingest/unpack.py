@@ -7,12 +7,11 @@ damage, to the byte, and reading goes on with the next member.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-if TYPE_CHECKING:  # the same interface, described in full
-    import zlib
+if TYPE_CHECKING:
+    import zlib  # the same interface, described in full
+    from pathlib import Path
 else:
     from zlib_ng import zlib_ng as zlib  # twice as fast as zlib itself
 
@@ -22,18 +21,18 @@ _MAGIC = b"\x1f\x8b"
 _MEMBER = b"\x1f\x8b\x08"  # deflate, the only method that there is
 
 
-@dataclass(slots=True)
 class Unpacker:
     """Reads one file; ``read`` is the place in it, ``damage`` is complete at the end of pieces.
 
     ``damage`` holds (decompressed bytes before it, what is wrong).
     """
 
-    path: Path
-    read: int = 0
-    produced: int = 0
-    damage: list[tuple[int, str]] = field(default_factory=list)
-    _skipping: bool = False  # after a damage, until the next member begins
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read = 0
+        self.produced = 0
+        self.damage: list[tuple[int, str]] = []
+        self._skipping = False  # after a damage, until the next member begins
 
     def pieces(self) -> Iterator[bytes]:
         """The decompressed bytes in order, up to a MiB at a time.

@@ -15,7 +15,6 @@ import os
 import signal
 import struct
 import sys
-import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,6 +72,8 @@ def _serve(out: BinaryIO, task: dict[str, Any]) -> None:
         text = f"{path}: the process that read it had no more memory"
         _send(out, {"frame": "error", "text": text, "debug": ""}, [])
     except Exception as error:  # noqa: BLE001 - a fault of ours, to be told with the file's name
+        import traceback
+
         text = f"{path}: cannot be read: {type(error).__name__}: {error}"
         _send(out, {"frame": "error", "text": text, "debug": traceback.format_exc()}, [])
 

@@ -49,9 +49,10 @@ class _Worker:
     """A process and the thread that takes its frames from the pipe."""
 
     def __init__(self, frames: queue.Queue[tuple[_Worker, Frame | None]]) -> None:
-        # -P: a json.py in the folder that the user stands in is none of ours.
+        # -P: a json.py in the folder that the user stands in is none of ours. -S: the path has all
+        # that a site would add.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tracekit.ingest.worker"],
+            [sys.executable, "-P", "-S", "-m", "tracekit.ingest.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

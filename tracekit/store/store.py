@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import duckdb
 
@@ -20,9 +20,8 @@ from tracekit import __version__
 from tracekit.errors import StoreError
 from tracekit.store.building import disk_errors, place_for
 from tracekit.store.opening import first_line, log_of, open_readable, opening_error
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # whoever appends has loaded it
+from tracekit.store.reader import Reader
+from tracekit.store.writer import ROW_GROUP, Writer
 
 SCHEMA_VERSION = 2
 
@@ -31,8 +30,7 @@ _STORAGE_VERSION = "v1.5.0"
 
 # Most tables are small, and each column takes a block of its own. What is not whole is thrown
 # away, so no log is needed to repair it.
-_ATTACH_OPTIONS = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 32768, RECOVERY_MODE no_wal_writes"
-
+_ATTACH_OPTIONS = f"BLOCK_SIZE 65536, ROW_GROUP_SIZE {ROW_GROUP}, RECOVERY_MODE no_wal_writes"
 
 # The same for every reader: readers of one file in one process share its instance.
 _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -40,97 +38,12 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": True,
 }
 
-
-_ROWS_A_STATEMENT = 500
-
 # Columns of the source tables that the derivation fills, and their value before it.
 _DERIVED_COLUMNS = {
     "rank": {"evidence": "'none'"},
     "process_group": {"dim": "NULL"},
     "thread": {"is_main": "false"},
 }
-
-_Result = TypeVar("_Result")
-
-
-class Reader:
-    """A run, read-only. One reader may be used from several threads through :meth:`cursor`.
-
-    Attributes:
-        path: The database.
-        warning: What of it could not be read, or None: for the user to see.
-    """
-
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, path: Path, warning: str | None = None
-    ) -> None:
-        self._connection = connection
-        self.path = path
-        self.warning = warning
-
-    def cursor(self) -> Reader:
-        """An independent reader of the same database, for another thread or widget."""
-        return Reader(self._connection.cursor(), self.path, self.warning)
-
-    def execute(
-        self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
-    ) -> duckdb.DuckDBPyConnection:
-        """Run one statement and return the connection, to fetch from."""
-        return _interruptible(lambda: self._connection.execute(sql, parameters))
-
-    def rows(
-        self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
-    ) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        return _interruptible(lambda: self.execute(sql, parameters).fetchall())
-
-    def scalar(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
-        """The first column of the first row, or None where there is no row."""
-        row = _interruptible(lambda: self.execute(sql, parameters).fetchone())
-        return None if row is None else row[0]
-
-    def interrupt(self) -> None:
-        """Stop the query that another thread runs on this reader."""
-        self._connection.interrupt()
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Writer(Reader):
-    """A database that is being built; see :func:`create`."""
-
-    def append(self, table: str, data: pa.Table) -> None:
-        """Append an Arrow table whose columns are named as the columns of ``table``."""
-        columns = ", ".join(f'"{name}"' for name in data.column_names)
-        self._connection.register("_incoming", data)
-        try:
-            self.execute(
-                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM _incoming"  # noqa: S608
-            )
-        finally:
-            self._connection.unregister("_incoming")
-
-    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Append a few rows in the order of the table's columns."""
-        # Many rows a statement: one a statement takes about a millisecond each.
-        for start in range(0, len(rows), _ROWS_A_STATEMENT):
-            part = rows[start : start + _ROWS_A_STATEMENT]
-            marks = "(" + ", ".join("?" * len(part[0])) + ")"
-            self.execute(
-                f"INSERT INTO {table} VALUES {', '.join([marks] * len(part))}",  # noqa: S608
-                [_storable(value) for row in part for value in row],
-            )
-
-    def script(self, sql: str) -> None:
-        """Run several statements."""
-        self.execute(sql)
 
 
 def sql_file(package: str, name: str) -> str:
@@ -289,23 +202,6 @@ def _check_version(path: Path, found: Any) -> None:
             f"{path}: schema version {found or 'none'}, this tracekit reads {SCHEMA_VERSION}; "
             "ingest the run directory again"
         )
-
-
-def _interruptible(work: Callable[[], _Result]) -> _Result:
-    """DuckDB makes a plain error of the interrupt that ended a query."""
-    try:
-        return work()
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":
-            raise KeyboardInterrupt from error
-        raise
-
-
-def _storable(value: Any) -> Any:
-    """A file name or a note may hold lone surrogates, which no UTF-8 column takes."""
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-8", "replace").decode()
-    return value
 
 
 def _quoted(path: Path) -> str:

@@ -7,9 +7,9 @@ The library is plain C without Python in it (``scan.h`` says how it works), buil
 from __future__ import annotations
 
 import ctypes
+import os.path
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from tracekit.errors import TracekitError
 
@@ -35,15 +35,14 @@ DAMAGES = (
     "flow without a readable id",
     "missing comma",
 )
-_LIBRARY = Path(__file__).with_name("_scan.so")
+_LIBRARY = os.path.join(os.path.dirname(__file__), "_scan.so")  # noqa: PTH118, PTH120
 # Strings of one file are given up and begun anew beyond this: their number has no bound.
 _POOL_BYTES = 48 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of one batch: whole numbers of ``bits`` bits, which lie in ``width`` bytes each where
-    they are small. No data: all are null; no validity: none is."""
+class Column(NamedTuple):
+    """A column of one batch: whole numbers of ``bits`` bits, which lie in ``width`` bytes each, for
+    most are small. No data: all are null; no validity: none is."""
 
     table: str
     name: str
@@ -54,14 +53,13 @@ class Column:
     validity: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Strings:
+class Strings(NamedTuple):
     """New strings of a pool: entry k is ``text[starts[k]:starts[k + 1]]``, flags 1 escaped,
     2 damaged. ``first`` is the number of the first of them; 0 where the pool began anew."""
 
     pool: str
     first: int
-    count: int
+    entries: int
     starts: memoryview
     text: memoryview
     flags: memoryview
@@ -201,7 +199,7 @@ def library() -> ctypes.CDLL:
     """
     if not _loaded:
         try:
-            found = ctypes.CDLL(str(_LIBRARY))
+            found = ctypes.CDLL(_LIBRARY)
         except OSError as error:
             raise TracekitError(
                 f"{_LIBRARY}: the trace scanner cannot be loaded ({error}); install tracekit again "
