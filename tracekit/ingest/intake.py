@@ -7,71 +7,18 @@ the whole run uses, and the times their base. Nothing is decided about what the 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.ingest import text
+from tracekit.ingest import batch, text
+from tracekit.ingest.categories import GPU_WORK, KINDS, category_of
+from tracekit.ingest.flows import Flows
 from tracekit.ingest.ownership import Span
+from tracekit.ingest.rank_state import RankState
 from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import Frame
 from tracekit.store import Writer
-
-CATEGORIES = {
-    "kernel": "kernel",
-    "gpu_memcpy": "gpu_memcpy",
-    "memcpy": "gpu_memcpy",
-    "gpu_memset": "gpu_memset",
-    "memset": "gpu_memset",
-    "cpu_op": "cpu_op",
-    "operator": "cpu_op",
-    "user_annotation": "annotation",
-    "gpu_user_annotation": "gpu_annotation",
-    "cuda_driver": "runtime",
-    "runtime": "runtime",
-    "cuda_sync": "sync",
-    "overhead": "overhead",
-    "python_function": "python",
-}
-GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-_KINDS = (*dict.fromkeys(CATEGORIES.values()), "other")
-_LAUNCH_FLOWS = ["ac2g", "async_cpu_to_gpu"]
-_MOST_OPEN_FLOWS = 1 << 19
-_TYPES = {32: pa.int32(), 64: pa.int64()}
-
-
-def category_of(name: str) -> str:
-    """The category of the store for one of a trace: writers differ in names and in case."""
-    lower = name.lower()
-    return CATEGORIES.get(lower) or ("runtime" if lower.endswith("_runtime") else "other")
-
-
-@dataclass(slots=True)
-class RankState:
-    """What the files of one rank have in common: its threads, and how far its numbers go."""
-
-    rank: int
-    events: int = 0
-    memory_events: int = 0
-    threads: dict[tuple[str, str], int] = field(default_factory=dict)
-    thread_names: dict[int, str] = field(default_factory=dict)
-    first_thread: int = 0  # threads before it are in the store already
-
-    @classmethod
-    def of(cls, writer: Writer, rank: int) -> Self:
-        """Where an earlier ingest left off."""
-        state = cls(rank)
-        sql = "SELECT coalesce(max(event_id) + 1, 0) FROM event WHERE rank = $1"
-        state.events = writer.scalar(sql, [rank])
-        sql = "SELECT coalesce(max(ordinal) + 1, 0) FROM memory_event WHERE rank = $1"
-        state.memory_events = writer.scalar(sql, [rank])
-        sql = "SELECT pid, tid FROM thread WHERE rank = $1 ORDER BY thread_id"
-        for pid, tid in writer.rows(sql, [rank]):
-            state.threads[pid, tid] = len(state.threads)
-        state.first_thread = len(state.threads)
-        return state
 
 
 class Intake:
@@ -99,21 +46,15 @@ class Intake:
         self._processes: list[str] = []
         self._thread_keys: list[tuple[str, str]] = []
         self._thread_ids: list[int] = []
-        self._correlations: list[pa.Array] = []  # distinct ones of each batch
-        self._open_flows: list[pa.Table] = []  # launches whose events were not seen yet
+        self._flows = Flows(writer)
         self.events = 0
         self.span: Span | None = None
 
     def take(self, frame: Frame) -> None:
         """Append one batch."""
-        args, *buffers = frame.buffers
-        columns: dict[str, dict[str, pa.Array]] = {}
-        for number, (table, name, bits, width, rows) in enumerate(frame.head["columns"]):
-            data, validity = buffers[2 * number : 2 * number + 2]
-            columns.setdefault(table, {})[name] = _array(bits, width, rows, data, validity)
-        rest = buffers[2 * len(frame.head["columns"]) :]
-        for number, (pool, first, _) in enumerate(frame.head["pools"]):
-            self._take_strings(pool, first, *rest[3 * number : 3 * number + 3])
+        columns, strings, args = batch.unpacked(frame)
+        for pool, first, buffers in strings:
+            self._take_strings(pool, first, *buffers)
         first_event = self._state.events
         if "event" in columns:
             self._take_events(columns["event"])
@@ -140,7 +81,7 @@ class Intake:
         elif pool == "signature":
             del self._signature_ids[first:]
             self._signature_ids += self._signatures.of(
-                [_signature(raw) for raw in text.pieces(starts, data)]
+                [batch.signature(raw) for raw in text.pieces(starts, data)]
             )
         elif pool == "text":
             del self._texts[first:]
@@ -162,7 +103,7 @@ class Intake:
         times = pc.add(found["ts"], self._base_ns)
         kinds = [category_of(name) for name in self._categories]
         gpu = pa.array([kind in GPU_WORK for kind in kinds], pa.bool_()).take(found["category"])
-        codes = pa.array([_KINDS.index(kind) for kind in kinds], pa.int8()).take(found["category"])
+        codes = pa.array([KINDS.index(kind) for kind in kinds], pa.int8()).take(found["category"])
         # Work without a device or a stream of its own is placed by its process and thread.
         devices = pa.array([_whole(process) for process, _ in self._thread_keys], pa.int32())
         streams = pc.coalesce(found["stream"], pc.add(found["thread"], len(self._texts)))
@@ -172,7 +113,7 @@ class Intake:
             "rank": self._ranks(count),
             "event_id": pc.add(found["id"], pa.scalar(self._state.events, pa.int32())),
             "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
-            "cat": pa.DictionaryArray.from_arrays(codes, pa.array(_KINDS)),
+            "cat": pa.DictionaryArray.from_arrays(codes, pa.array(KINDS)),
             "name_id": pa.array(self._name_ids, pa.int32()).take(found["name"]),
             "ts_ns": times,
             "dur_ns": found["dur"],
@@ -191,7 +132,7 @@ class Intake:
         self._writer.append("event", pa.table(table))
         self._state.events += count
         self.events += count
-        self._correlations.append(found["correlation"].drop_null().unique())
+        self._flows.see(found["correlation"])
         self._widen(pc.min(times).as_py(), pc.max(pc.add(times, found["dur"])).as_py())
 
     def _take_comm(self, found: dict[str, pa.Array], first: int) -> None:
@@ -240,7 +181,7 @@ class Intake:
             "rank": self._ranks(count),
             "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
             "ts_ns": times,
-            "ordinal": _range(self._state.memory_events, count),
+            "ordinal": batch.numbers(self._state.memory_events, count),
             "device_type": found["device_type"],
             "device": found["device"],
             "address": found["address"].view(pa.uint64()),
@@ -253,8 +194,6 @@ class Intake:
         self._widen(pc.min(times).as_py(), pc.max(times).as_py())
 
     def _take_flows(self, found: dict[str, pa.Array]) -> None:
-        """Keep what stands nowhere else: the two ends of a launch flow are events of its id, so
-        it is a link already wherever they carry that id as their correlation."""
         kinds = pa.array(self._categories, pa.string()).take(found["category"])
         flows = pa.table(
             {
@@ -267,25 +206,12 @@ class Intake:
                 "thread_id": pa.array(self._thread_ids, pa.int32()).take(found["thread"]),
             }
         )
-        launches = pc.is_in(flows["kind"], value_set=pa.array(_LAUNCH_FLOWS))
-        self._writer.append("flow", flows.filter(pc.invert(launches)))
-        open_flows = self._without_correlation(flows.filter(launches), self._correlations[-1:])
-        open_flows = self._without_correlation(open_flows, self._correlations[:-1])
-        if len(open_flows):
-            self._open_flows.append(open_flows)
-        if sum(len(flows) for flows in self._open_flows) > _MOST_OPEN_FLOWS:
-            self._append_open_flows()
-
-    def _without_correlation(self, flows: pa.Table, correlations: list[pa.Array]) -> pa.Table:
-        if not len(flows) or not correlations:
-            return flows
-        known = pa.chunked_array(correlations)
-        return flows.filter(pc.invert(pc.is_in(flows["flow_id"], value_set=known)))
+        self._flows.take(flows)
 
     def finish(self, base_ns: int) -> None:
         """Append what waited for the rest of the file, and set all times to the base of it, which
         may stand behind the events."""
-        self._append_open_flows()
+        self._flows.finish()
         shift = base_ns - self._base_ns
         if shift and self.span is not None:
             for table in ("event", "memory_event", "flow"):
@@ -294,11 +220,6 @@ class Intake:
                     [shift, self._file_id],
                 )
             self.span = Span(self.span.start_ns + shift, self.span.end_ns + shift)
-
-    def _append_open_flows(self) -> None:
-        for flows in self._open_flows:
-            self._writer.append("flow", self._without_correlation(flows, self._correlations))
-        self._open_flows.clear()
 
     def _take_meta(self, found: dict[str, pa.Array]) -> None:
         for what, thread, name in zip(
@@ -321,34 +242,6 @@ class Intake:
             self.span.end_ns = max(self.span.end_ns, end_ns)
 
 
-def _array(bits: int, width: int, rows: int, data: text.Buffer, validity: text.Buffer) -> pa.Array:
-    """A column as it was sent: see ``scan.Column``."""
-    if not len(data):
-        return pa.nulls(rows, _TYPES[bits])
-    valid = pa.py_buffer(validity) if len(validity) else None
-    sent = pa.Array.from_buffers(_TYPES[width * 8], rows, [valid, pa.py_buffer(data)])
-    return sent.cast(_TYPES[bits])
-
-
-def _signature(raw: bytes) -> tuple[str | None, ...]:
-    sizes = struct.unpack_from("<3i", raw)
-    at, found = 12, []
-    for size in sizes:
-        found.append(text.json_text(raw[at : at + size]) if size >= 0 else None)
-        at += max(size, 0)
-    return tuple(found)
-
-
 def _whole(value: str) -> int | None:
     number = int(value) if value.isascii() and value.lstrip("-").isdigit() else None
     return number if number is not None and abs(number) < 1 << 31 else None
-
-
-_counted: list[pa.Array] = [pa.array(range(1 << 10), pa.int32())]
-
-
-def _range(first: int, count: int) -> pa.Array:
-    while len(_counted[0]) < count:
-        half = _counted[0]
-        _counted[0] = pa.concat_arrays([half, pc.add(half, pa.scalar(len(half), pa.int32()))])
-    return pc.add(_counted[0].slice(0, count), pa.scalar(first, pa.int32()))

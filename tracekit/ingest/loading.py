@@ -9,8 +9,9 @@ from typing import Any
 
 from tracekit.errors import InputError
 from tracekit.ingest import header, sources
-from tracekit.ingest.intake import Intake, RankState
+from tracekit.ingest.intake import Intake
 from tracekit.ingest.ownership import Capture, Owners, refuse_overlap
+from tracekit.ingest.rank_state import RankState
 from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import DeadWorkerError, Frame, Workers
 from tracekit.store import Writer

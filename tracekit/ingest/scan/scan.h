@@ -9,9 +9,14 @@
  *   number.c  times to the nanosecond, whole numbers
  *   json.c    values of JSON
  *   event.c   one event: its known keys as spans of the text
- *   rows.c    events to rows, begin and end pairs
- *   scan.c    the array of events: damage, the next event after it
- *   flush.c   rows to columns, and the functions that Python calls
+ *   fields.c  what the fields of an event hold
+ *   rows.c    events to rows of the tables
+ *   slices.c  pairs of a B and an E
+ *   details.c what stands beside an event
+ *   scan.c    the array of events
+ *   recover.c after a damage: the next good event
+ *   order.c   where the rows of events lie, and their numbers
+ *   flush.c   rows to columns
  */
 #ifndef TRACEKIT_SCAN_H
 #define TRACEKIT_SCAN_H
@@ -237,9 +242,19 @@ struct scan {
     column_out out[MAX_COLUMNS];
 };
 
+/* What tk_events returns. */
+enum { TK_MORE, TK_END, TK_FULL, TK_NO_MEMORY, TK_GO_ON };
+/* What follows the text: more, nothing, or more than we wait for. */
+enum { GOES_ON, ENDS, GIVE_UP };
+
 int add_event(scan *s, const event *e, int64_t offset);  /* OK, NO_MEMORY or FOREIGN */
 void add_damage(scan *s, int kind, int64_t offset);
 void close_open(scan *s);                                /* count what was never ended */
+void doubt(scan *s, int64_t offset);
+void drop_doubtful(scan *s);
+int step_over(scan *s, const char *text, int64_t size, int64_t base, const char **at,
+              int what_follows, int is_cut);
+int order_events(scan *s);                               /* OK or NO_MEMORY */
 void set_keys(scan *s);
 void forget_last(scan *s);                               /* the pools begin anew */
 
