@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from tracekit.store import Writer
+from tracekit.store.writer import storable
 from tracekit_collectors import records
 
-_LARGEST_BASE_NS = (1 << 62) - 1
+_LARGEST_BASE_NS = (3 << 60) - 1  # with a time and a duration below 2^63: see scan.h
 
 
 def base_ns(header: dict[str, Any]) -> int:
@@ -44,6 +45,33 @@ def insert_rank(
     device_kind: str | None,
 ) -> None:
     """The row of a rank; where the trace says nothing, its manifest does, else ``device_kind``."""
+    row = _rank_row(rank, header, manifest, device_kind)
+    writer.insert("rank", [tuple(row.values())])
+
+
+def complete_rank(
+    writer: Writer,
+    rank: int,
+    header: dict[str, Any],
+    manifest: records.RankManifest | None,
+    device_kind: str | None,
+) -> None:
+    """What a later capture of a rank says, where the earlier ones said nothing."""
+    row = _rank_row(rank, header, manifest, device_kind)
+    said = {name: value for name, value in row.items() if value is not None and name != "rank"}
+    columns = ", ".join(f"{name} = coalesce({name}, ${name})" for name in said)
+    sql = f"UPDATE rank SET {columns} WHERE rank = $rank"  # noqa: S608 - our names
+    writer.execute(sql, {name: storable(value) for name, value in said.items()} | {"rank": rank})
+    if not writer.scalar("SELECT count(*) FROM process_group WHERE rank = $1", [rank]):
+        insert_groups(writer, rank, header)
+
+
+def _rank_row(
+    rank: int,
+    header: dict[str, Any],
+    manifest: records.RankManifest | None,
+    device_kind: str | None,
+) -> dict[str, Any]:
     info = distributed(header)
     world = count(info.get("world_size"))
     devices = header.get("deviceProperties")
@@ -51,28 +79,23 @@ def insert_rank(
     device = devices[0] if isinstance(devices, list) and devices else {}
     device = device if isinstance(device, dict) else {}
     pipeline = manifest.pipeline if manifest and isinstance(manifest.pipeline, dict) else {}
-    writer.insert(
-        "rank",
-        [
-            (
-                rank,
-                world if world is not None else (manifest.world_size if manifest else None),
-                host if isinstance(host, str) else None,
-                manifest.local_rank if manifest else None,
-                manifest.pid if manifest else None,
-                _text(info.get("backend")),
-                manifest.device_kind if manifest else device_kind,
-                (manifest.device_name if manifest else None) or _text(device.get("name")),
-                (manifest.device_bytes if manifest else None)
-                or count(device.get("totalGlobalMem"), 1 << 62),
-                "none",
-                _text(pipeline.get("schedule")),
-                count(pipeline.get("stages")),
-                count(pipeline.get("microbatches")),
-                manifest.state if manifest else None,
-            )
-        ],
-    )
+    return {
+        "rank": rank,
+        "world_size": world if world is not None else (manifest.world_size if manifest else None),
+        "host": host if isinstance(host, str) else None,
+        "local_rank": manifest.local_rank if manifest else None,
+        "pid": manifest.pid if manifest else None,
+        "backend": _text(info.get("backend")),
+        "device_kind": manifest.device_kind if manifest else device_kind,
+        "device_name": (manifest.device_name if manifest else None) or _text(device.get("name")),
+        "device_bytes": (manifest.device_bytes if manifest else None)
+        or count(device.get("totalGlobalMem"), 1 << 62),
+        "evidence": "none",
+        "schedule": _text(pipeline.get("schedule")),
+        "stages": count(pipeline.get("stages")),
+        "microbatches": count(pipeline.get("microbatches")),
+        "capture_state": manifest.state if manifest else None,
+    }
 
 
 def insert_groups(writer: Writer, rank: int, header: dict[str, Any]) -> None:

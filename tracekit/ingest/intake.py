@@ -20,6 +20,8 @@ from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import Frame
 from tracekit.store import Writer
 
+_DAY_NS = 86_400_000_000_000
+
 
 class Intake:
     """Appends the batches of one file to the store."""
@@ -49,6 +51,7 @@ class Intake:
         self._flows = Flows(writer)
         self.events = 0
         self.span: Span | None = None
+        self.is_wide = False
 
     def take(self, frame: Frame) -> None:
         """Append one batch."""
@@ -132,7 +135,7 @@ class Intake:
         self._writer.append("event", pa.table(table))
         self._state.events += count
         self.events += count
-        self._flows.see(found["correlation"])
+        self._flows.see(found["correlation"], table["thread_id"], times)
         self._widen(pc.min(times).as_py(), pc.max(pc.add(times, found["dur"])).as_py())
 
     def _take_comm(self, found: dict[str, pa.Array], first: int) -> None:
@@ -213,13 +216,34 @@ class Intake:
         may stand behind the events."""
         self._flows.finish()
         shift = base_ns - self._base_ns
-        if shift and self.span is not None:
-            for table in ("event", "memory_event", "flow"):
-                self._writer.execute(
-                    f"UPDATE {table} SET ts_ns = ts_ns + $1 WHERE file_id = $2",  # noqa: S608
-                    [shift, self._file_id],
-                )
+        for table in ("event", "memory_event", "flow") if shift else ():
+            self._writer.execute(
+                f"UPDATE {table} SET ts_ns = ts_ns + $1 WHERE file_id = $2",  # noqa: S608
+                [shift, self._file_id],
+            )
+        if self.span is not None:
             self.span = Span(self.span.start_ns + shift, self.span.end_ns + shift)
+            self._leave_out_lost_times()
+
+    def _leave_out_lost_times(self) -> None:
+        """What lies more than a day from the middle of the file has lost its time: it is not of the
+        span."""
+        assert self.span is not None
+        self.is_wide = self.span.end_ns - self.span.start_ns > _DAY_NS
+        if not self.is_wide:
+            return
+        sql = """
+            WITH _times AS (
+                SELECT ts_ns, ts_ns + dur_ns AS end_ns FROM event WHERE file_id = $1
+                UNION ALL SELECT ts_ns, ts_ns FROM memory_event WHERE file_id = $1
+            ),
+            _middle AS (SELECT quantile_disc(ts_ns, 0.51) AS middle_ns FROM _times)
+            SELECT min(ts_ns), max(end_ns) FROM _times, _middle
+            WHERE greatest(abs(ts_ns::HUGEINT - middle_ns), abs(end_ns::HUGEINT - middle_ns)) <= $2
+        """
+        start_ns, end_ns = self._writer.rows(sql, [self._file_id, _DAY_NS])[0]
+        if start_ns is not None:
+            self.span = Span(start_ns, end_ns)
 
     def _take_meta(self, found: dict[str, pa.Array]) -> None:
         for what, thread, name in zip(

@@ -177,7 +177,7 @@ class Loader:
         times = (span.start_ns, span.end_ns) if span else (None, None)
         size = self._sizes[frame.file]
         row = (number, capture.shown, capture.sha256, "trace", size, rank, end["state"])
-        self._writer.add("file", [(*row, file.intake.events, *times)])
+        self._writer.add("file", [(*row, file.intake.events, *times, file.intake.is_wide)])
         damage = [
             (number, rank, kind, at, count, detail, _severity(kind))
             for kind, at, count, detail in end["damage"]

@@ -13,7 +13,9 @@ import duckdb
 
 from tracekit.ingest import header, memory, nvml, sources
 from tracekit.ingest.loading import Loader
+from tracekit.ingest.rank_state import RankState
 from tracekit.store import Writer
+from tracekit.store.writer import storable
 from tracekit_collectors import records
 
 _NO_TRACE = "no trace"
@@ -31,17 +33,27 @@ def insert_ranks(writer: Writer, loader: Loader, device: str | None) -> None:
                 for number, (pid, tid) in enumerate(new, start=state.first_thread)
             ],
         )
-        if state.rank in known:
-            continue
         captures = [c for c in loader.captures if c.rank == state.rank]
         merged: dict[str, Any] = {}
         for capture in captures:  # what the first file says counts; an empty one says nothing
             merged = capture.header | merged
         manifest = next((c.manifest for c in captures if c.manifest is not None), None)
+        if state.rank in known:
+            header.complete_rank(writer, state.rank, merged, manifest, device)
+            _name_threads(writer, state)
+            continue
         header.insert_rank(writer, state.rank, merged, manifest, device)
         header.insert_groups(writer, state.rank, merged)
         if manifest is not None:
             _insert_manifest(writer, loader, state.rank, manifest)
+
+
+def _name_threads(writer: Writer, state: RankState) -> None:
+    """Names of threads that an earlier ingest knew by number only."""
+    for number, name in state.thread_names.items():
+        if number < state.first_thread:
+            sql = "UPDATE thread SET name = $1 WHERE rank = $2 AND thread_id = $3 AND name IS NULL"
+            writer.execute(sql, [storable(name), state.rank, number])
 
 
 def _insert_manifest(
@@ -105,7 +117,7 @@ def _new_file(writer: Writer, path: Path, kind: str, warnings: list[str]) -> Ite
         yield None if known else data
         if not known:
             number = writer.scalar("SELECT coalesce(max(file_id) + 1, 0) FROM file")
-            row = (number, str(path), sha256, kind, len(data), None, "whole", 0, None, None)
+            row = (number, str(path), sha256, kind, len(data), None, "whole", 0, None, None, False)
             writer.insert("file", [row])
     except (OSError, ValueError, RecursionError) as error:
         warnings.append(f"{path}: cannot be read: {error}")

@@ -71,9 +71,10 @@ class Reading:
             return
         prefix = found[:at] if root != "list" else b""
         header = self._header(prefix) if prefix else {}
+        early = header
         if prefix and "distributedInfo" not in header:
-            header |= self._peek()
-        self._send({"frame": "open", "header": header}, [])
+            early = self._peek() | header
+        self._send({"frame": "open", "header": early}, [])
         rest, base, counts = self._events(found[at:], at, list_root=root == "list")
         self._finish(header | self._tail(prefix, rest, base), args=counts)
 
@@ -118,8 +119,11 @@ class Reading:
             self._flush(scanner, last=True)
             self._foreign = scanner.foreign()
             self._partial |= self._foreign or not scanner.closed()
-            counts = dict(zip(self._arg_keys, scanner.arg_counts(), strict=False))
-            return data, base, {key: count for key, count in counts.items() if count}
+            counts: dict[str, int] = {}  # a key may have been written in several ways
+            for key, count in zip(self._arg_keys, scanner.arg_counts(), strict=False):
+                if count:
+                    counts[key] = counts.get(key, 0) + count
+            return data, base, counts
         finally:
             scanner.close()
 
@@ -179,7 +183,7 @@ class Reading:
                 last = (last + piece)[-_PEEK_BYTES:]
         except OSError:
             return {}
-        return text.salvaged(last)
+        return text.behind(last)
 
     def _tail(self, prefix: bytes, rest: bytes, base: int) -> dict[str, Any]:
         """What stands behind the events; nothing but white space may follow it."""

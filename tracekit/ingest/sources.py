@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracekit.errors import InputError, UsageError
+from tracekit.store.building import is_unpacked
 from tracekit_collectors import records
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
@@ -71,7 +72,9 @@ def find(paths: Sequence[Path], scratch: Path) -> Sources:
         for each in _expanded(path):
             if each.is_dir():
                 for file in sorted(p for p in each.rglob("*") if p.is_file()):
-                    _add(found, file, str(file), scratch, named=False)
+                    # What another ingest unpacks is no file of the user's.
+                    if not any(map(is_unpacked, file.relative_to(each).parts[:-1])):
+                        _add(found, file, str(file), scratch, named=False)
             else:
                 _add(found, each, str(each), scratch, named=True)
     found.traces = list({trace.path.resolve(): trace for trace in reversed(found.traces)}.values())

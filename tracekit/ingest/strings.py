@@ -1,6 +1,7 @@
 """The strings of a run by number: those of a file, as its batches bring them, and the store's own.
 
-Nothing here keeps more than a number for a string that is in the store already.
+Nothing here keeps more than a number for a string that is in the store already, nor too many of
+those.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tracekit.store import Writer
 
 # Longer strings are remembered by their hash: an operator's values may differ with every call.
 _LONGEST_KEY = 64
+# More different strings than that are no names: they are forgotten, and may get a second number.
+_MOST_KNOWN = 1 << 19
 
 
 class Numbered:
@@ -25,12 +28,16 @@ class Numbered:
         self._id = id_column
         self._columns = list(columns)
         listed = ", ".join(self._columns)
-        rows = writer.rows(f"SELECT {id_column}, {listed} FROM {table}")  # noqa: S608 - our names
+        sql = f"SELECT {id_column}, {listed} FROM {table} LIMIT {_MOST_KNOWN}"  # noqa: S608 - ours
+        rows = writer.rows(sql)
         self._numbers: dict[object, int] = {_key(tuple(row[1:])): row[0] for row in rows}
-        self._next = max(self._numbers.values(), default=-1) + 1
+        last = f"SELECT coalesce(max({id_column}), -1) FROM {table}"  # noqa: S608 - ours
+        self._next = writer.scalar(last) + 1
 
     def of(self, rows: Sequence[tuple[str | None, ...]]) -> list[int]:
-        """The number of each row; new rows are written to the store at once."""
+        """The number of each row; new rows are appended to the store."""
+        if len(self._numbers) > _MOST_KNOWN:
+            self._numbers.clear()
         found, new = [], []
         for row in rows:
             key = _key(row)

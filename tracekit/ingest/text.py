@@ -17,6 +17,8 @@ ESCAPED, DAMAGED = 1, 2  # flags of the scanner's strings
 # What shows nothing, or moves a terminal, is replaced; a tab is a space.
 _CONTROL = dict.fromkeys(range(32), "�") | {0x09: " "}
 _OTHER_LAYOUT = re.compile(rb"[,:][^ ]| {2}|[\[{] ")
+_AFTER_EVENTS = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)')
+_BRACKETS = 256  # more than the members behind the events have
 _SALVAGED = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "host_name")
 
 
@@ -95,6 +97,20 @@ def fault(data: bytes) -> str:
     except (ValueError, RecursionError):
         return "bad"
     return "more"
+
+
+def behind(data: bytes) -> dict[str, Any]:
+    """The members behind the events, out of text that ends with them and begins anywhere: from the
+    first bracket that all of the rest can follow. What an event holds is none of them."""
+    found: dict[str, Any] = {}
+    at = len(data)
+    for _ in range(_BRACKETS):
+        at = data.rfind(b"]", 0, at)
+        if at < 0:
+            break
+        if _AFTER_EVENTS.match(data, at):
+            found = members(b'{"traceEvents":[', data[at + 1 :]) or found
+    return found
 
 
 def salvaged(data: bytes) -> dict[str, Any]:

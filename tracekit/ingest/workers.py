@@ -79,19 +79,31 @@ class _Worker:
             self.process.stdin.flush()
 
     def _receive(self) -> None:
+        try:
+            while frame := self._frame():
+                self._put(frame)
+        finally:  # whatever comes: nobody waits for more
+            self._put(None)
+
+    def _frame(self) -> Frame | None:
+        """The next frame; None where the process ended, also in the middle of one."""
         pipe = self.process.stdout
         assert pipe is not None
-        while len(size := pipe.read(8)) == 8:
-            head = json.loads(pipe.read(struct.unpack("<q", size)[0]) or b"null")
-            if head is None:
-                break
-            # Each buffer by its own: what is not needed any more is given back at once.
-            buffers = [memoryview(pipe.read(size)) for size in head["sizes"]]
-            if [len(buffer) for buffer in buffers] != head["sizes"]:
-                break
-            assert self.file is not None
-            self._put(Frame(self.file, head["frame"], head, buffers))
-        self._put(None)
+        if len(packed := pipe.read(8)) < 8:
+            return None
+        (size,) = struct.unpack("<q", packed)
+        if len(text := pipe.read(size)) < size:
+            return None
+        try:
+            head = json.loads(text)
+        except ValueError:
+            return None
+        # Each buffer by its own: what is not needed any more is given back at once.
+        buffers = [memoryview(pipe.read(size)) for size in head["sizes"]]
+        if [len(buffer) for buffer in buffers] != head["sizes"]:
+            return None
+        assert self.file is not None
+        return Frame(self.file, head["frame"], head, buffers)
 
     def _put(self, frame: Frame | None) -> None:
         while not self.stopping.is_set():
@@ -126,12 +138,18 @@ class Workers:
         self._next = 0
         # A frame each is enough to keep a worker busy, and bounds what waits in memory.
         self._frames: queue.Queue[tuple[_Worker, Frame | None]] = queue.Queue(maxsize=1)
-        self._workers = [_Worker(self._frames) for _ in range(max(1, min(jobs, len(paths))))]
+        self._workers: list[_Worker] = []
+        self._jobs = max(1, min(jobs, len(paths)))
         self._answers: dict[int, _Worker] = {}
-        for worker in self._workers:
-            self._assign(worker)
 
     def __enter__(self) -> Self:
+        try:
+            for _ in range(self._jobs):
+                self._workers.append(_Worker(self._frames))
+                self._assign(self._workers[-1])
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -63,6 +63,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     """
     *_, unpacked = _places(path, os.getpid())
     shutil.rmtree(unpacked, ignore_errors=True)
+    _remove_leftovers(path)
     try:
         unpacked.mkdir()
     except OSError as error:
@@ -103,6 +104,11 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise StoreError(f"{path}: cannot be written: {_FULL[error.errno]}") from error
         raise
+
+
+def is_unpacked(folder: str) -> bool:
+    """Whether a folder has the name of one for what an archive holds."""
+    return re.fullmatch(r"\..+\.\d+\.unpacked", folder) is not None
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -44,8 +44,9 @@ class Reader:
 
     def scalar(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The first column of the first row, or None where there is no row."""
-        row = _interruptible(lambda: self.execute(sql, parameters).fetchone())
-        return None if row is None else row[0]
+        # All rows: a result that is not read to its end is in the way of the next statement.
+        rows = self.rows(sql, parameters)
+        return rows[0][0] if rows else None
 
     def interrupt(self) -> None:
         """Stop the query that another thread runs on this reader."""

@@ -26,7 +26,8 @@ CREATE TABLE file (
     state   VARCHAR NOT NULL,          -- whole, partial, empty
     events  BIGINT  NOT NULL,          -- rows kept
     start_ns BIGINT,                   -- first and last time in it; null: it holds none
-    end_ns   BIGINT
+    end_ns   BIGINT,
+    is_wide  BOOLEAN NOT NULL          -- some of its times lie more than a day from the others
 );
 
 -- What was wrong with a file or an event, and where. Shown beside the figures it touches. Rows

@@ -53,7 +53,7 @@ class Writer(Reader):
             marks = "(" + ", ".join("?" * len(part[0])) + ")"
             super().execute(
                 f"INSERT INTO {table} VALUES {', '.join([marks] * len(part))}",  # noqa: S608
-                [_storable(value) for row in part for value in row],
+                [storable(value) for row in part for value in row],
             )
 
     def execute(
@@ -84,7 +84,7 @@ class Writer(Reader):
             self._connection.unregister("_incoming")
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """A file name or a note may hold lone surrogates, which no UTF-8 column takes."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()

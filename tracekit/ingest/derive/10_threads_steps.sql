@@ -11,7 +11,7 @@ CREATE TEMP TABLE _communication_name AS
 -- times lie closer together than that holds no such event, and is not looked at.
 CREATE TEMP TABLE _lost AS
     WITH _wide AS (
-        SELECT file_id FROM file WHERE end_ns::HUGEINT - start_ns > 86400000000000
+        SELECT file_id FROM file WHERE is_wide
     ),
     _middle AS (
         SELECT file_id, quantile_disc(ts_ns, 0.51) AS middle_ns  -- of two, the later

@@ -37,7 +37,7 @@ DAMAGES = (
 )
 _LIBRARY = os.path.join(os.path.dirname(__file__), "_scan.so")  # noqa: PTH118, PTH120
 # Strings of one file are given up and begun anew beyond this: their number has no bound.
-_POOL_BYTES = 48 << 20
+_POOL_BYTES = 32 << 20
 
 
 class Column(NamedTuple):

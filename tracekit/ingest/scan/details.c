@@ -84,6 +84,11 @@ static int add_args(scan *s, const event *e, int64_t row)
     return OK;
 }
 
+int has_details(const scan *s, const event *e)
+{
+    return HAS(e, F_OPERATION) || HAS(e, F_GROUP) || HAS(e, F_PYTHON_ID) || s->keep_args;
+}
+
 int add_details(scan *s, const event *e, int64_t row)
 {
     if ((HAS(e, F_OPERATION) || HAS(e, F_GROUP)) && add_comm(s, e, row) != OK)

@@ -36,8 +36,36 @@ static unsigned key_hash(const char *key, int32_t size)
             + (unsigned char)key[size / 2] * 5u) & 0xFF;
 }
 
-static int field_of(const scan *s, const span *key, int of_args)
+/* A key that is written with escapes, as far as it could be one of ours. */
+static int unescape(span *key, char *out)
 {
+    const char *p = key->at, *end = p + key->size;
+    int size = 0;
+    for (; p < end && size < LONGEST_KEY; size++) {
+        if (*p != '\\') {
+            out[size] = *p++;
+        } else if (end - p >= 6 && p[1] == 'u' && p[2] == '0' && p[3] == '0') {
+            int high = hex_digit(p[4]), low = hex_digit(p[5]);
+            if (high < 0 || low < 0 || high > 7)
+                return 0;
+            out[size] = (char)(high << 4 | low);
+            p += 6;
+        } else {
+            return 0;
+        }
+    }
+    key->at = out;
+    key->size = size;
+    return p == end;
+}
+
+static int field_of(const scan *s, const span *written, int of_args)
+{
+    char plain[LONGEST_KEY];
+    span unescaped = *written;
+    const span *key = written;
+    if (written->flags == ESCAPED && unescape(&unescaped, plain))
+        key = &unescaped;
     if (key->size == 0)
         return -1;
     const uint8_t *slots = of_args ? s->arg_keys : s->keys;
@@ -104,14 +132,19 @@ static int64_t expected_size(const scan *s, int expected, const char *p, const c
         ? size + 2 : 0;
 }
 
-/* The number of a key that no column holds. A file may hold any number of them, each once. */
-static int32_t arg_id(scan *s, const span *key)
+int32_t other_args(scan *s)
 {
     static const char others[] = "(other keys)";
+    return pool_add(&s->pools[P_ARG], others, sizeof others - 1, 0);
+}
+
+/* The number of a key that no column holds. A file may hold any number of them. */
+static int32_t arg_id(scan *s, const span *key)
+{
     pool *args = &s->pools[P_ARG];
-    if (args->count < MOST_ARG_KEYS)
+    if (args->count < MOST_ARG_KEYS && args->used + key->size < MOST_ARG_BYTES)
         return pool_add(args, key->at, key->size, key->flags);
-    return pool_add(args, others, sizeof others - 1, 0);
+    return other_args(s);
 }
 
 /* A key and the colon behind it. *key is what it is, and before that the key before it; *arg is its
@@ -172,6 +205,8 @@ static int members(scan *s, cursor *c, event *out, int of_args)
             /* Which keys of args no column holds is counted when the event is taken. */
             if (of_args && out->unknown_count < UNKNOWN_KEYS)
                 out->unknown[out->unknown_count++] = arg;
+            else if (of_args)
+                out->uncounted++;
         } else if (found.kind == LITERAL && found.at[0] == 'n' && found.at[1] == 'u') {
             out->has &= ~((uint64_t)1 << key); /* null */
         } else {
@@ -182,11 +217,22 @@ static int members(scan *s, cursor *c, event *out, int of_args)
     return result == CLOSED ? OK : result;
 }
 
+int parse_args(scan *s, const char *text, int32_t size, event *out)
+{
+    cursor c = {text, text + size, 0};
+    out->has = 0;
+    out->unknown_count = out->uncounted = 0;
+    int result = members(s, &c, out, 1);
+    out->has |= (uint64_t)1 << F_ARGS;
+    out->field[F_ARGS] = (span){text, size, CONTAINER, 0};
+    return result;
+}
+
 int parse_event(scan *s, const char **at, const char *end, event *out)
 {
     cursor c = {*at, end, 0};
     out->has = 0;
-    out->unknown_count = 0;
+    out->unknown_count = out->uncounted = 0;
     int result = members(s, &c, out, 0);
     cursor inner = {*at + 1, end, 0};
     skip_space(&inner);

@@ -118,7 +118,8 @@ int64_t identity_of(const event *e, int field)
 
 int64_t ns_of(const event *e, int field)
 {
-    return HAS(e, field) ? to_ns(&e->field[field]) : MISSING;
+    int64_t largest = field == F_DUR ? LARGEST_DURATION_NS : LARGEST_TIME_NS;
+    return HAS(e, field) ? to_ns(&e->field[field], largest) : MISSING;
 }
 
 int is_text(const event *e, int field, const char *text)

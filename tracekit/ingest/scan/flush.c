@@ -41,8 +41,9 @@ static const struct {
     C(T_DAMAGE, damage_row, offset, 'q'), C(T_DAMAGE, damage_row, count, 'q'),
     C(T_DAMAGE, damage_row, kind, 'i'),
 };
-#define N_COLUMNS (int)(sizeof COLUMNS / sizeof *COLUMNS)
-_Static_assert(sizeof COLUMNS / sizeof *COLUMNS <= MAX_COLUMNS, "more columns than places");
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+#define N_COLUMNS (int)COUNT(COLUMNS)
+_Static_assert(COUNT(COLUMNS) <= MAX_COLUMNS, "more columns than places");
 
 EXPORT int tk_columns(void) { return N_COLUMNS; }
 EXPORT int tk_column_bits(int i) { return COLUMNS[i].kind == 'q' || COLUMNS[i].kind == 'Q' ? 64 : 32; }
@@ -127,6 +128,16 @@ EXPORT int64_t tk_rows(const scan *s, int t) { return s->tables[t].count; }
 EXPORT const char *tk_args(const scan *s) { return s->args; }
 EXPORT int64_t tk_args_size(const scan *s) { return s->args_used; }
 
+static const int CLEARED[] = {P_NAME, P_SIGNATURE, P_TEXT};
+
+int64_t string_bytes(const scan *s)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < COUNT(CLEARED); i++)
+        bytes += s->pools[CLEARED[i]].used;
+    return bytes;
+}
+
 /* Forget the rows that were flushed, and, where `pools`, the strings too: returns whether it did. */
 EXPORT int tk_reset(scan *s, int pools)
 {
@@ -135,12 +146,13 @@ EXPORT int tk_reset(scan *s, int pools)
             s->tables[i].count = 0;
     s->args_used = 0;
     s->in_doubt = 0;
-    if (!pools || s->open.count) /* an open slice holds the number of its name */
+    s->sent_bytes = string_bytes(s);
+    if (!pools || s->open_slices) /* an open slice holds the number of its name */
         return 0;
-    static const int safe[] = {P_NAME, P_SIGNATURE, P_TEXT};
-    for (size_t i = 0; i < sizeof safe / sizeof *safe; i++)
-        pool_clear(&s->pools[safe[i]]);
+    for (size_t i = 0; i < COUNT(CLEARED); i++)
+        pool_clear(&s->pools[CLEARED[i]]);
     forget_last(s);
+    s->sent_bytes = 0;
     return 1;
 }
 

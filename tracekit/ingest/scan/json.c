@@ -171,8 +171,10 @@ static int container(cursor *c, span *out, int depth)
     char close = *c->p == '{' ? '}' : ']';
     const char *start = c->p;
     span ignored;
+    int repaired = c->repaired;
     if (depth >= MAX_DEPTH)
         return BAD;
+    c->repaired = 0;
     int found = first_value(c, close);
     while (found == OK) {
         if (close == '}' && (found = skip_key(c)) != OK)
@@ -181,10 +183,11 @@ static int container(cursor *c, span *out, int depth)
             found = next_value(c, close);
     }
     if (found != CLOSED)
-        return found;
+        return found; /* and the event with it */
     if (c->p - start > INT32_MAX)
         return BAD;
-    *out = (span){start, (int32_t)(c->p - start), CONTAINER, 0};
+    *out = (span){start, (int32_t)(c->p - start), CONTAINER, c->repaired ? DAMAGED : 0};
+    c->repaired |= repaired;
     return OK;
 }
 

@@ -4,7 +4,6 @@
 #include "scan.h"
 
 #define DIGITS 40 /* more than any time has; what lies behind them only rounds */
-#define LARGEST_NS (((int64_t)1 << 62) - 1) /* beyond any clock; sums of two still fit */
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -94,7 +93,7 @@ static int bounds(const span *s, const char **p, const char **end)
     return *p < *end;
 }
 
-int64_t to_ns(const span *s)
+int64_t to_ns(const span *s, int64_t largest)
 {
     const char *p, *end;
     int64_t out;
@@ -106,13 +105,13 @@ int64_t to_ns(const span *s)
     const char *q = p;
     while (q < end && q - p < 18 && is_digit(*q))
         value = value * 10 + (*q++ - '0');
-    if (q > p && value < LARGEST_NS / 1000) {
+    if (q > p && value < largest / 1000) {
         if (q == end)
             return value * 1000;
         if (end - q == 4 && *q == '.' && is_digit(q[1]) && is_digit(q[2]) && is_digit(q[3]))
             return value * 1000 + (q[1] - '0') * 100 + (q[2] - '0') * 10 + (q[3] - '0');
     }
-    if (!decimal(p, end, 3, &out, &inexact) || out >= LARGEST_NS || out <= -LARGEST_NS)
+    if (!decimal(p, end, 3, &out, &inexact) || out >= largest || out <= -LARGEST_DURATION_NS)
         return MISSING;
     return out;
 }
@@ -132,7 +131,7 @@ static int64_t whole(const span *s, int wrap)
         if (end - q > 18)
             return MISSING;
         for (q += 2; q < end; q++) {
-            int c = *q | 32, digit = is_digit(*q) ? *q - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+            int digit = hex_digit(*q);
             if (digit < 0)
                 return MISSING;
             value = value << 4 | (unsigned)digit;

@@ -91,7 +91,7 @@ static int add_slice(scan *s, const event *e, char phase, int64_t offset)
     found.sequence = whole_of(e, F_SEQUENCE);
     found.forward_thread = whole_of(e, F_FORWARD_THREAD);
     if (phase == 'B')
-        return open_slice(s, &found, offset);
+        return open_slice(s, e, &found, offset);
     event_row *row = table_add(&s->tables[T_EVENT]);
     if (!row)
         return NO_MEMORY;
@@ -152,5 +152,11 @@ int add_event(scan *s, const event *e, int64_t offset)
         return NO_MEMORY;
     for (int32_t i = 0; i < e->unknown_count; i++)
         s->arg_counts[e->unknown[i]]++;
+    if (e->uncounted) {
+        int32_t others = other_args(s);
+        if (others < 0 || widen(&s->arg_counts, &s->arg_room, others + 1, sizeof *s->arg_counts) != OK)
+            return NO_MEMORY;
+        s->arg_counts[others] += e->uncounted;
+    }
     return OK;
 }

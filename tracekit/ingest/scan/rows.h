@@ -17,12 +17,13 @@ int64_t ns_of(const event *e, int field);
 int is_text(const event *e, int field, const char *text);
 
 /* slices.c */
-int open_slice(scan *s, const event_row *row, int64_t offset);
+int open_slice(scan *s, const event *e, const event_row *row, int64_t offset);
 int end_slice(scan *s, const event *e, int32_t thread, int64_t ts, int64_t offset);
 
 /* details.c */
 int32_t signature_of(scan *s, const event *e);
 int add_memory(scan *s, const event *e, int64_t ts);
 int add_details(scan *s, const event *e, int64_t row);
+int has_details(const scan *s, const event *e);
 
 #endif

@@ -13,6 +13,13 @@ static int64_t largest_table(const scan *s)
     return largest;
 }
 
+/* A batch is bounded in rows and in bytes. */
+static int is_full(const scan *s)
+{
+    int64_t bytes = string_bytes(s) - s->sent_bytes + s->args_used, times = s->in_doubt ? 4 : 1;
+    return largest_table(s) >= s->limit * times || bytes >= BATCH_BYTES * times;
+}
+
 /* Is this bracket the end of the events? What follows must be what can follow them. */
 static int closes(const scan *s, const char *p, const char *end, int what_follows)
 {
@@ -54,7 +61,7 @@ EXPORT int tk_events(scan *s, const char *text, int64_t size, int64_t base, int 
     event e;
     for (;;) {
         *used = p - text;
-        if (largest_table(s) >= (s->in_doubt ? s->limit * 4 : s->limit))
+        if (is_full(s))
             return TK_FULL;
         p = after_space(p, end);
         if (p == end) {
@@ -199,6 +206,8 @@ EXPORT void tk_free(scan *s)
         free(s->out[i].data);
         free(s->out[i].valid);
     }
+    for (int64_t i = 0; i < s->open.count; i++)
+        free(((open_row *)s->open.rows)[i].args);
     free(s->open.rows);
     free(s->open_top);
     free(s->args);

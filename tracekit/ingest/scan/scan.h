@@ -30,7 +30,13 @@
 #define UNKNOWN_KEYS 64    /* keys of one event that no column holds */
 #define LEARNED_KEYS 64    /* keys that no column holds and that are expected in their place */
 #define KEY_PLACES 128     /* fields, learned keys and a few more */
-#define MOST_ARG_KEYS (1 << 16) /* different keys that no column holds */
+#define MOST_ARG_KEYS (1 << 16) /* different keys that no column holds, and their bytes */
+#define MOST_ARG_BYTES (1 << 20)
+#define LONGEST_KEY 32
+#define BATCH_BYTES (16 << 20) /* of strings and args, beyond which a batch is full */
+/* Beyond any clock: a time, its base (less than 3 * 2^60, see header.py) and a duration have a sum. */
+#define LARGEST_TIME_NS (((int64_t)1 << 62) - 1)
+#define LARGEST_DURATION_NS ((int64_t)1 << 60)
 #define MISSING INT64_MIN /* no value */
 
 #define MAX_COLUMNS 64
@@ -63,7 +69,7 @@ typedef struct {
 typedef struct {
     uint64_t has;
     span field[FIELDS];
-    int32_t unknown[UNKNOWN_KEYS], unknown_count;
+    int32_t unknown[UNKNOWN_KEYS], unknown_count, uncounted;
     int is_empty; /* {} */
     int repaired; /* it holds bytes that JSON forbids */
 } event;
@@ -88,12 +94,18 @@ int32_t pool_add(pool *p, const char *text, int32_t size, uint8_t flags); /* -1:
 void pool_clear(pool *p);
 void pool_free(pool *p);
 
-int64_t to_ns(const span *s);                  /* microseconds to ns, or MISSING */
+int64_t to_ns(const span *s, int64_t largest); /* microseconds to ns, or MISSING */
 int64_t to_whole(const span *s);               /* a whole number, or MISSING */
 int64_t to_identity(const span *s);            /* the same, where 64 bits stand for an identity */
 
 /* The first 8 bytes of a key with its quotes, where it has as many; `mask` says which count. */
 typedef struct { uint64_t bytes, mask; } key_head;
+
+static inline int hex_digit(char c)
+{
+    int low = c | 32;
+    return c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
 
 typedef struct scan scan;
 
@@ -158,6 +170,9 @@ static inline int first_value(cursor *c, char close)
 /* Parse the event that begins at *at (a brace); on OK *at is behind it, on BAD where it fails. */
 int parse_event(scan *s, const char **at, const char *end, event *out);
 
+/* The args alone, whose text was read before. */
+int parse_args(scan *s, const char *text, int32_t size, event *out);
+
 /* Any value: *at is behind it on OK. */
 int skip_value(const char **at, const char *end);
 
@@ -192,7 +207,8 @@ typedef struct { int64_t ts, device_type, device, address, bytes, allocated, res
 typedef struct { int64_t ts, id; int32_t category, thread, is_start; } flow_row;
 typedef struct { int32_t what, thread, text; } meta_row;
 typedef struct { int64_t offset, count; int32_t kind; } damage_row;
-typedef struct { event_row row; int64_t offset; int32_t below; } open_row; /* a B without its E */
+/* A B without its E; its args where they say more than the row. */
+typedef struct { event_row row; int64_t offset; char *args; int32_t args_size, below; } open_row;
 
 enum { T_EVENT, T_COMM, T_PYTHON, T_ARGS, T_MEMORY, T_FLOW, T_META, T_DAMAGE, TABLES };
 
@@ -215,6 +231,7 @@ struct scan {
     table tables[TABLES];
     table open;            /* of open_row; places are used again */
     int32_t open_free;     /* the first unused place of open, or -1 */
+    int32_t open_slices;
     int32_t *open_top;     /* per thread: its innermost open slice, or -1 */
     int32_t open_threads;
     char *args;            /* texts of args_row */
@@ -238,6 +255,7 @@ struct scan {
     int in_doubt;          /* after a damage, before an event shows whose file this still is */
     int64_t doubt_offset, doubt_events, doubt_counts[TABLES];
     int64_t limit;         /* rows of a batch */
+    int64_t sent_bytes;    /* of strings that the batches before held */
     int64_t *order, *numbers; /* of the events of a flush: where each lies, its number by time */
     column_out out[MAX_COLUMNS];
 };
@@ -250,10 +268,12 @@ enum { GOES_ON, ENDS, GIVE_UP };
 int add_event(scan *s, const event *e, int64_t offset);  /* OK, NO_MEMORY or FOREIGN */
 void add_damage(scan *s, int kind, int64_t offset);
 void close_open(scan *s);                                /* count what was never ended */
+int32_t other_args(scan *s);                             /* the number that stands for all others */
 void doubt(scan *s, int64_t offset);
 void drop_doubtful(scan *s);
 int step_over(scan *s, const char *text, int64_t size, int64_t base, const char **at,
               int what_follows, int is_cut);
+int64_t string_bytes(const scan *s);                     /* of the pools that are sent and cleared */
 int order_events(scan *s);                               /* OK or NO_MEMORY */
 void set_keys(scan *s);
 void forget_last(scan *s);                               /* the pools begin anew */

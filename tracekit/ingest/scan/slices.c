@@ -1,9 +1,25 @@
 /* Pairs of a B and an E: what is open on each thread. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "rows.h"
 
 #define MOST_OPEN 1024 /* slices within each other that an E looks through */
 
-int open_slice(scan *s, const event_row *row, int64_t offset)
+/* The text of the args of a B that has details: rows of those need the number of the event. */
+static int keep_text(const scan *s, const event *e, open_row *slice)
+{
+    const span *args = &e->field[F_ARGS];
+    if (!HAS(e, F_ARGS) || args->kind != CONTAINER || !has_details(s, e))
+        return OK;
+    if (!(slice->args = malloc((size_t)args->size)))
+        return NO_MEMORY;
+    memcpy(slice->args, args->at, (size_t)args->size);
+    slice->args_size = args->size;
+    return OK;
+}
+
+int open_slice(scan *s, const event *e, const event_row *row, int64_t offset)
 {
     int32_t threads = s->open_threads;
     if (widen(&s->open_top, &s->open_threads, row->thread + 1, sizeof *s->open_top) != OK)
@@ -21,9 +37,10 @@ int open_slice(scan *s, const event_row *row, int64_t offset)
             return NO_MEMORY;
         at = (int32_t)(s->open.count - 1);
     }
-    *slice = (open_row){*row, offset, s->open_top[row->thread]};
+    *slice = (open_row){*row, offset, NULL, 0, s->open_top[row->thread]};
     s->open_top[row->thread] = at;
-    return OK;
+    s->open_slices++;
+    return keep_text(s, e, slice);
 }
 
 /* The innermost slice of its thread leaves the stack. */
@@ -34,6 +51,19 @@ static void close_slice(scan *s, int32_t thread)
     s->open_top[thread] = slice->below;
     slice->below = s->open_free;
     s->open_free = at;
+    s->open_slices--;
+    free(slice->args);
+    slice->args = NULL;
+}
+
+static int add_kept(scan *s, const open_row *slice, int64_t row)
+{
+    event e;
+    if (!slice->args)
+        return OK;
+    if (parse_args(s, slice->args, slice->args_size, &e) == NO_MEMORY)
+        return NO_MEMORY;
+    return add_details(s, &e, row);
 }
 
 /* An E ends the innermost slice of its name on its thread, or of any name where it has none. What
@@ -62,8 +92,9 @@ int end_slice(scan *s, const event *e, int32_t thread, int64_t ts, int64_t offse
         return NO_MEMORY;
     *row = open[at].row;
     row->dur = ts - row->ts;
+    int result = add_kept(s, &open[at], s->tables[T_EVENT].count - 1);
     close_slice(s, thread);
-    return OK;
+    return result;
 }
 
 void close_open(scan *s)
