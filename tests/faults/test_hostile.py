@@ -85,7 +85,9 @@ def test_args_of_an_event_are_no_header(tmp_path: Path) -> None:
     lie = {"baseTimeNanoseconds": 5, "host_name": "evil", "distributedInfo": {"rank": 7}}
     event = {**NAME, "name": "a", "ts": 1, "args": {**lie, "dims": [[1], [2]]}}
     head = {"schemaVersion": 1, "host_name": "good", "traceEvents": [event]}
-    behind = {**head, "more": [1, [2]], "distributedInfo": {"rank": 3, "pg_config": []}, "last": []}
+    groups = [{"pg_name": str(n), "ranks": [n, n + 1]} for n in range(500)]
+    info = {"rank": 3, "pg_config": groups}
+    behind = {**head, "more": [1, [2]], "distributedInfo": info, "last": []}
     for header, rank in ((head, 0), (behind, 3)):
         with loaded(tmp_path, json.dumps(header).encode()) as reader:
             assert reader.rows("SELECT rank, host FROM rank") == [(rank, "good")]
@@ -122,37 +124,41 @@ def test_a_flow_stays_where_its_events_do_not_carry_its_id(tmp_path: Path) -> No
         assert reader.rows("FROM flow") == []
 
 
+LINKED = """
+    SELECT n.name, l.name FROM work AS w
+    JOIN events AS n ON n.rank = w.rank AND n.event_id = w.event_id
+    LEFT JOIN events AS l ON l.rank = w.rank AND l.event_id = w.launch_id
+    ORDER BY n.name
+"""
+
+
+def launch(pid: int, **ids: int) -> dict[str, Any]:
+    cat = "cuda_runtime"
+    return {**NAME, "cat": cat, "name": f"launch of {pid}", "pid": pid, "ts": 1, "args": ids}
+
+
+def work_of(device: int, name: str, **ids: int) -> dict[str, Any]:
+    return {**NAME, "cat": "kernel", "name": name, "pid": device, "tid": 7, "ts": 3, "args": ids}
+
+
 def test_one_id_of_two_processes_links_nothing(tmp_path: Path) -> None:
-    events = [
-        {
-            **NAME,
-            "cat": "cuda_runtime",
-            "name": "launch",
-            "pid": pid,
-            "ts": 1,
-            "args": {"correlation": n},
-        }
-        for pid, n in ((10, 5), (20, 5), (10, 6), (20, 7))
-    ]
-    events += [
-        {
-            **NAME,
-            "cat": "kernel",
-            "name": f"k{n}",
-            "pid": 0,
-            "tid": n,
-            "ts": 3,
-            "args": {"correlation": n},
-        }
-        for n in (5, 6, 7)
-    ]
+    events = [launch(pid, correlation=n) for pid, n in ((10, 5), (20, 5), (10, 6), (20, 7))]
+    events += [work_of(0, f"k{n}", correlation=n) for n in (5, 6, 7)]
     with loaded(tmp_path, trace(*events)) as reader:
-        linked = """
-            SELECT n.name, w.launch_id IS NOT NULL FROM work AS w
-            JOIN event AS e USING (rank, event_id) JOIN name AS n USING (name_id) ORDER BY n.name
-        """
-        assert reader.rows(linked) == [("k5", False), ("k6", True), ("k7", True)]
+        expected = [("k5", None), ("k6", "launch of 10"), ("k7", "launch of 20")]
+        assert reader.rows(LINKED) == expected
         assert reader.rows("SELECT kind, count FROM damage") == [("launch of several processes", 1)]
+
+
+def test_an_external_id_tells_processes_apart_unless_they_share_it(tmp_path: Path) -> None:
+    for other, found, wrong in ((2, "launch of 20", []), (1, None, [2])):
+        ids = [{"correlation": 5, "External id": n} for n in (1, other)]
+        events = [launch(pid, **each) for pid, each in zip((10, 20), ids, strict=True)]
+        events += [work_of(n, f"k{n}", **each) for n, each in enumerate(ids)]
+        with loaded(tmp_path, trace(*events)) as reader:
+            first = "launch of 10" if found else None
+            assert reader.rows(LINKED) == [("k0", first), ("k1", found)]
+            assert reader.rows("SELECT count FROM damage") == [(n,) for n in wrong]
 
 
 def test_a_later_capture_says_what_the_first_did_not(tmp_path: Path) -> None:
@@ -238,3 +244,28 @@ def test_a_reader_that_ends_within_a_frame_is_an_error(
     with pytest.raises(InputError, match=r"rank 0: .*the process that read it ended"):
         ingest([tmp_path / "rank0.json"], tmp_path / "run.db")
     assert not (tmp_path / "run.db").exists()
+
+
+def test_a_reader_that_ends_with_nothing_left_to_read_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_bytes(trace({**NAME, "name": "a", "ts": 1}))
+    with workers.Workers([path], jobs=1, keep_args=False, rows=10) as readers:
+        kinds = []
+        for frame in readers:
+            kinds.append(frame.kind)
+            if frame.kind == "begin":
+                readers.answer(frame.file, go=False)
+                readers._workers[0].process.kill()
+        assert kinds == ["begin"]
+    second = tmp_path / "rank1.json"
+    second.write_bytes(path.read_bytes())
+    with workers.Workers([path, second], jobs=2, keep_args=False, rows=10) as readers:
+        for frame in readers:
+            if frame.kind == "begin" and frame.file == 0:
+                readers.answer(0, go=False)
+                readers._workers[0].process.kill()
+                readers._workers[0].process.wait()
+            elif frame.kind == "begin":
+                readers.answer(1, go=True)
+            kinds.append(frame.kind)
+    assert kinds[-1] == "end"

@@ -37,41 +37,26 @@ def distributed(header: dict[str, Any]) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def insert_rank(
-    writer: Writer,
-    rank: int,
-    header: dict[str, Any],
-    manifest: records.RankManifest | None,
-    device_kind: str | None,
-) -> None:
-    """The row of a rank; where the trace says nothing, its manifest does, else ``device_kind``."""
-    row = _rank_row(rank, header, manifest, device_kind)
+def insert_rank(writer: Writer, row: dict[str, Any]) -> None:
+    """The row of a rank that is new: see :func:`rank_row`."""
     writer.insert("rank", [tuple(row.values())])
 
 
-def complete_rank(
-    writer: Writer,
-    rank: int,
-    header: dict[str, Any],
-    manifest: records.RankManifest | None,
-    device_kind: str | None,
-) -> None:
+def complete_rank(writer: Writer, row: dict[str, Any]) -> None:
     """What a later capture of a rank says, where the earlier ones said nothing."""
-    row = _rank_row(rank, header, manifest, device_kind)
-    said = {name: value for name, value in row.items() if value is not None and name != "rank"}
+    said = {name: storable(value) for name, value in row.items() if value is not None}
     columns = ", ".join(f"{name} = coalesce({name}, ${name})" for name in said)
-    sql = f"UPDATE rank SET {columns} WHERE rank = $rank"  # noqa: S608 - our names
-    writer.execute(sql, {name: storable(value) for name, value in said.items()} | {"rank": rank})
-    if not writer.scalar("SELECT count(*) FROM process_group WHERE rank = $1", [rank]):
-        insert_groups(writer, rank, header)
+    writer.execute(f"UPDATE rank SET {columns} WHERE rank = $rank", said)  # noqa: S608 - our names
 
 
-def _rank_row(
+def rank_row(
     rank: int,
     header: dict[str, Any],
     manifest: records.RankManifest | None,
     device_kind: str | None,
 ) -> dict[str, Any]:
+    """A rank by the columns of its table; where the trace says nothing, its manifest does, else
+    ``device_kind``."""
     info = distributed(header)
     world = count(info.get("world_size"))
     devices = header.get("deviceProperties")

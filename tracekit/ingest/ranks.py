@@ -24,6 +24,7 @@ _NO_TRACE = "no trace"
 def insert_ranks(writer: Writer, loader: Loader, device: str | None) -> None:
     """The ranks that an ingest added, with their threads and groups."""
     known = {rank for (rank,) in writer.rows("SELECT rank FROM rank")}
+    grouped = {rank for (rank,) in writer.rows("SELECT DISTINCT rank FROM process_group")}
     for state in loader.ranks.values():
         new = list(state.threads)[state.first_thread :]
         writer.add(
@@ -38,13 +39,15 @@ def insert_ranks(writer: Writer, loader: Loader, device: str | None) -> None:
         for capture in captures:  # what the first file says counts; an empty one says nothing
             merged = capture.header | merged
         manifest = next((c.manifest for c in captures if c.manifest is not None), None)
+        row = header.rank_row(state.rank, merged, manifest, device)
         if state.rank in known:
-            header.complete_rank(writer, state.rank, merged, manifest, device)
+            header.complete_rank(writer, row)
             _name_threads(writer, state)
-            continue
-        header.insert_rank(writer, state.rank, merged, manifest, device)
-        header.insert_groups(writer, state.rank, merged)
-        if manifest is not None:
+        else:
+            header.insert_rank(writer, row)
+        if state.rank not in grouped:
+            header.insert_groups(writer, state.rank, merged)
+        if state.rank not in known and manifest is not None:
             _insert_manifest(writer, loader, state.rank, manifest)
 
 

@@ -82,6 +82,7 @@ def ingest(
         ):
             loader = Loader(writer, found, given, _before(writer), progress)
             loader.load(workers)
+            workers.stop()
             insert_ranks(writer, loader, device)
             load_run_files(writer, found, loader)
             _derive(writer)

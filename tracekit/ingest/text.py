@@ -18,7 +18,7 @@ ESCAPED, DAMAGED = 1, 2  # flags of the scanner's strings
 _CONTROL = dict.fromkeys(range(32), "�") | {0x09: " "}
 _OTHER_LAYOUT = re.compile(rb"[,:][^ ]| {2}|[\[{] ")
 _AFTER_EVENTS = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)')
-_BRACKETS = 256  # more than the members behind the events have
+_MOST_PARSED = 64 << 20  # bytes: members behind the events may hold thousands of brackets
 _SALVAGED = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "host_name")
 
 
@@ -103,13 +103,11 @@ def behind(data: bytes) -> dict[str, Any]:
     """The members behind the events, out of text that ends with them and begins anywhere: from the
     first bracket that all of the rest can follow. What an event holds is none of them."""
     found: dict[str, Any] = {}
-    at = len(data)
-    for _ in range(_BRACKETS):
-        at = data.rfind(b"]", 0, at)
-        if at < 0:
-            break
+    at, budget = len(data), _MOST_PARSED
+    while budget > 0 and (at := data.rfind(b"]", 0, at)) >= 0:
         if _AFTER_EVENTS.match(data, at):
             found = members(b'{"traceEvents":[', data[at + 1 :]) or found
+            budget -= len(data) - at
     return found
 
 

@@ -147,14 +147,18 @@ class Workers:
             for _ in range(self._jobs):
                 self._workers.append(_Worker(self._frames))
                 self._assign(self._workers[-1])
-        except BaseException:
-            self.__exit__()
+        except BaseException:  # Ctrl-C as well: nobody else knows of those that have started
+            self.stop()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.stop()
+        self.stop()
+
+    def stop(self) -> None:
+        """End the processes: what they hold of memory is needed elsewhere."""
+        while self._workers:
+            self._workers.pop().stop()
 
     def answer(self, file: int, *, go: bool) -> None:
         """Let the worker that began a file read it, or pass it over."""
@@ -172,6 +176,8 @@ class Workers:
         """
         while any(worker.file is not None for worker in self._workers):
             worker, frame = self._frames.get()
+            if frame is None and worker.file is None:
+                continue  # it had nothing left to read
             if frame is None:
                 assert worker.file is not None
                 raise DeadWorkerError(worker.file, _death_of(worker.process))

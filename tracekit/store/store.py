@@ -23,7 +23,7 @@ from tracekit.store.opening import first_line, log_of, open_readable, opening_er
 from tracekit.store.reader import Reader
 from tracekit.store.writer import ROW_GROUP, Writer
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # Files of DuckDB 2 default to a format that no released 1.x client opens.
 _STORAGE_VERSION = "v1.5.0"

@@ -15,6 +15,9 @@ CREATE MACRO _in_order(ts_ns, event_id) AS
 CREATE MACRO _event_in(number) AS (number & 4294967295)::INTEGER;
 CREATE MACRO _time_in(number) AS ((number >> 32) - 9223372036854775808)::BIGINT;
 
+-- What the calls of several processes of a file carry, where it holds several: see 21.
+CREATE TEMP TABLE _shared (rank INTEGER, file_id INTEGER, correlation BIGINT);
+
 CREATE TEMP TABLE _link AS
     SELECT g.rank, g.event_id, _event_in(c.first) AS launch_id, _time_in(c.first) AS launch_ns
     FROM _gpu AS g
