@@ -31,9 +31,11 @@ _OF_EVENT = (
 )
 # Every table that the bytes of a trace decide, without the ids that we give.
 _TABLES = {
-    "event": f"SELECT {_CALL}, x.cat, x.device, x.stream, x.correlation, x.external_id, x.bytes, "
-    "x.sequence, x.forward_thread, s.input_dims, s.input_types, s.concrete "
-    f"FROM event AS x {_OF_EVENT} LEFT JOIN signature AS s ON s.signature_id = x.signature_id",
+    "event": f"SELECT {_CALL}, x.cat, x.device, x.stream, x.correlation, x.external_id, d.bytes, "
+    "d.sequence, d.forward_thread, s.input_dims, s.input_types, s.concrete "
+    f"FROM event AS x {_OF_EVENT} "
+    "LEFT JOIN event_detail AS d ON d.rank = x.rank AND d.event_id = x.event_id "
+    "LEFT JOIN signature AS s USING (signature_id)",
     "comm_args": f"SELECT {_CALL}, x.* EXCLUDE (rank, event_id) FROM comm_args AS x {_OF_EVENT}",
     "python_call": f"SELECT {_CALL}, x.* EXCLUDE (rank, event_id) "
     f"FROM python_call AS x {_OF_EVENT}",

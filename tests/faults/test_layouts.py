@@ -162,7 +162,7 @@ def test_shapes_are_one_text_in_every_layout(cases: Cases) -> None:
     """Ranks may be written by different tools, and calls are grouped by their shapes."""
     loaded = cases({layout: laid(bare(), layout) for layout in LAYOUTS})
     rows = loaded.reader.rows(
-        "SELECT DISTINCT signature_id FROM event WHERE signature_id IS NOT NULL "
+        "SELECT DISTINCT signature_id FROM events WHERE signature_id IS NOT NULL "
         "AND name_id IN (SELECT name_id FROM name WHERE name = 'aten::mm')"
     )
     assert len(rows) == 2

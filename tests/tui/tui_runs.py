@@ -47,6 +47,18 @@ def _rank(writer: Writer, rank: int, world: int, evidence: str = "kernel", **mor
     writer.execute(
         f"INSERT INTO rank ({', '.join(values)}) VALUES ({marks})", list(values.values())
     )
+    writer.insert("track", [(rank, rank, 0, "kernel", None, None, "7")])
+
+
+def _clock(domain: str, offset_ns: int, aligned: bool, note: str) -> dict[str, object]:
+    return {
+        "clock_domain": domain,
+        "clock_offset_ns": offset_ns,
+        "clock_spread_ns": 0,
+        "clock_samples": 9,
+        "clock_aligned": aligned,
+        "clock_note": note,
+    }
 
 
 def _work(
@@ -55,8 +67,7 @@ def _work(
     comm = kind == "communication"
     name = {"compute": 0, "communication": 1, "memory": 2}[kind]
     writer.execute(
-        "INSERT INTO event (rank, event_id, file_id, cat, name_id, ts_ns, dur_ns, stream) "
-        "VALUES (?, ?, 0, 'kernel', ?, ?, ?, '7')",
+        "INSERT INTO slice (track_id, event_id, name_id, ts_ns, dur_ns) VALUES (?, ?, ?, ?, ?)",
         [rank, number, name, start, end - start],
     )
     writer.execute(
@@ -92,12 +103,9 @@ def plain(path: Path, ranks: int = 2, world: int = 3) -> Path:
             ],
         )
         for rank in range(ranks):
-            _rank(writer, rank, world)
-            ahead = rank * US
-            writer.execute(
-                "INSERT INTO clock VALUES (?, ?, ?, 0, 9, ?, ?)",
-                [rank, f"node{rank}", ahead, rank != 1, "ok" if rank != 1 else "not aligned: why"],
-            )
+            ahead, aligned = rank * US, rank != 1
+            note = "ok" if aligned else "not aligned: why"
+            _rank(writer, rank, world, **_clock(f"node{rank}", ahead, aligned, note))
             for step in (5, 6):
                 at = BASE + (step - 5) * 100 * US + ahead
                 writer.execute(
@@ -145,8 +153,8 @@ def pipeline(path: Path) -> Path:
                 stages=2,
                 microbatches=2,
                 host="here",
+                **_clock("here", 0, True, "ok"),
             )
-            writer.execute("INSERT INTO clock VALUES (?, 'here', 0, 0, 9, true, 'ok')", [rank])
             writer.execute(
                 "INSERT INTO step VALUES (?, 1, ?, ?, ?, ?)",
                 [rank, BASE, BASE + 60 * MS, BASE, BASE + 60 * MS],

@@ -19,7 +19,6 @@ CATEGORIES = {
     "python_function": "python",
 }
 GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-KINDS = (*dict.fromkeys(CATEGORIES.values()), "other")
 
 
 def category_of(name: str) -> str:

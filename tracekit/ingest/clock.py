@@ -105,7 +105,7 @@ def _offset(domain: str, reference: str, samples: list[int]) -> Offset:
 
 
 def align(writer: Writer) -> None:
-    """Fill the clock table."""
+    """Fill in the clock of each rank."""
     hosts = writer.rows("SELECT rank, host FROM rank ORDER BY rank")
     if not hosts:
         return
@@ -126,4 +126,11 @@ def align(writer: Writer) -> None:
                 found.note,
             )
         )
-    writer.insert("clock", rows)
+    writer.execute("CREATE TEMP TABLE _clock AS FROM clock LIMIT 0")
+    writer.insert("_clock", rows)
+    writer.execute("""
+        UPDATE rank SET clock_domain = c.domain, clock_offset_ns = c.offset_ns,
+            clock_spread_ns = c.spread_ns, clock_samples = c.samples, clock_aligned = c.aligned,
+            clock_note = c.note
+        FROM _clock AS c WHERE rank.rank = c.rank
+    """)

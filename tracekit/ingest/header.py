@@ -39,7 +39,9 @@ def distributed(header: dict[str, Any]) -> dict[str, Any]:
 
 def insert_rank(writer: Writer, row: dict[str, Any]) -> None:
     """The row of a rank that is new: see :func:`rank_row`."""
-    writer.insert("rank", [tuple(row.values())])
+    columns, marks = ", ".join(row), ", ".join(f"${name}" for name in row)
+    said = {name: storable(value) for name, value in row.items()}
+    writer.execute(f"INSERT INTO rank ({columns}) VALUES ({marks})", said)  # noqa: S608 - our names
 
 
 def complete_rank(writer: Writer, row: dict[str, Any]) -> None:

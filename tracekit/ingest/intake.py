@@ -1,26 +1,29 @@
 """Batches of a reader process into the tables of the store, for one file.
 
-A batch numbers its strings, threads and categories as the file does; here they get the numbers that
-the whole run uses, and the times their base. Nothing is decided about what the events mean.
+A batch numbers its strings, threads and tracks as the file does; here they get the numbers that the
+whole run uses, and the times their base. Nothing is decided about what the events mean.
 """
 
 from __future__ import annotations
-
-import struct
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.ingest import batch, text
-from tracekit.ingest.categories import GPU_WORK, KINDS, category_of
 from tracekit.ingest.flows import Flows
 from tracekit.ingest.ownership import Span
+from tracekit.ingest.pools import Numbers, Pools
 from tracekit.ingest.rank_state import RankState
-from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import Frame
 from tracekit.store import Writer
 
 _DAY_NS = 86_400_000_000_000
+# Tables with times, and which of their rows are of a file.
+_OF_FILE = {
+    "slice": "track_id IN (SELECT track_id FROM track WHERE file_id = $2)",
+    "memory_event": "file_id = $2",
+    "flow": "file_id = $2",
+}
 
 
 class Intake:
@@ -29,25 +32,16 @@ class Intake:
     def __init__(
         self,
         writer: Writer,
-        names: Numbered,
-        signatures: Numbered,
+        numbers: Numbers,
         state: RankState,
         file_id: int,
         base_ns: int,
     ) -> None:
         self._writer = writer
-        self._names = names
-        self._signatures = signatures
+        self._pools = Pools(numbers, state, file_id)
         self._state = state
         self._file_id = file_id
         self._base_ns = base_ns
-        self._name_ids: list[int] = []
-        self._signature_ids: list[int] = []
-        self._texts: list[str] = []
-        self._categories: list[str] = []
-        self._processes: list[str] = []
-        self._thread_keys: list[tuple[str, str]] = []
-        self._thread_ids: list[int] = []
         self._flows = Flows(writer)
         self.events = 0
         self.span: Span | None = None
@@ -57,10 +51,12 @@ class Intake:
         """Append one batch."""
         columns, strings, args = batch.unpacked(frame)
         for pool, first, buffers in strings:
-            self._take_strings(pool, first, *buffers)
+            self._pools.take(pool, first, *buffers)
         first_event = self._state.events
         if "event" in columns:
             self._take_events(columns["event"])
+        if "detail" in columns:
+            self._take_details(columns["detail"], first_event)
         if "comm" in columns:
             self._take_comm(columns["comm"], first_event)
         if "python" in columns:
@@ -74,84 +70,50 @@ class Intake:
         if "meta" in columns:
             self._take_meta(columns["meta"])
 
-    def _take_strings(
-        self, pool: str, first: int, starts: text.Buffer, data: text.Buffer, flags: text.Buffer
-    ) -> None:
-        if pool == "name":
-            del self._name_ids[first:]
-            new = text.decoded(starts, data, flags)
-            self._name_ids += self._names.of([(name,) for name in new])
-        elif pool == "signature":
-            del self._signature_ids[first:]
-            self._signature_ids += self._signatures.of(
-                [batch.signature(raw) for raw in text.pieces(starts, data)]
-            )
-        elif pool == "text":
-            del self._texts[first:]
-            self._texts += text.decoded(starts, data, flags)
-        elif pool == "category":
-            self._categories += text.decoded(starts, data, flags)
-        elif pool == "process":
-            self._processes += text.decoded(starts, data, flags)
-        elif pool == "thread":
-            for raw, flag in zip(text.pieces(starts, data), bytes(flags), strict=True):
-                (process,) = struct.unpack_from("<i", raw)
-                key = (self._processes[process], text.string(raw[4:], flag))
-                threads = self._state.threads
-                self._thread_keys.append(key)
-                self._thread_ids.append(threads.setdefault(key, len(threads)))
-
     def _take_events(self, found: dict[str, pa.Array]) -> None:
         count = len(found["ts"])
         times = pc.add(found["ts"], self._base_ns)
-        kinds = [category_of(name) for name in self._categories]
-        gpu = pa.array([kind in GPU_WORK for kind in kinds], pa.bool_()).take(found["category"])
-        codes = pa.array([KINDS.index(kind) for kind in kinds], pa.int8()).take(found["category"])
-        # Work without a device or a stream of its own is placed by its process and thread.
-        devices = pa.array([_whole(process) for process, _ in self._thread_keys], pa.int32())
-        streams = pc.coalesce(found["stream"], pc.add(found["thread"], len(self._texts)))
-        places = pa.array(self._texts + [tid for _, tid in self._thread_keys], pa.string())
-        none = pa.scalar(None, pa.int32())
+        tracks, threads = self._pools.tracks_of(found["track"])
         table = {
-            "rank": self._ranks(count),
+            "track_id": tracks,
             "event_id": pc.add(found["id"], pa.scalar(self._state.events, pa.int32())),
-            "file_id": pa.repeat(pa.scalar(self._file_id, pa.int32()), count),
-            "cat": pa.DictionaryArray.from_arrays(codes, pa.array(KINDS)),
-            "name_id": pa.array(self._name_ids, pa.int32()).take(found["name"]),
+            "name_id": self._pools.names_of(found["name"]),
             "ts_ns": times,
             "dur_ns": found["dur"],
-            "thread_id": pa.array(self._thread_ids, pa.int32()).take(found["thread"]),
-            "device": pc.if_else(
-                gpu, pc.coalesce(found["device"], devices.take(found["thread"])), none
-            ),
-            "stream": pa.DictionaryArray.from_arrays(pc.if_else(gpu, streams, none), places),
             "correlation": found["correlation"],
             "external_id": found["external"],
-            "bytes": found["bytes"],
-            "signature_id": pa.array(self._signature_ids, pa.int32()).take(found["signature"]),
-            "sequence": found["sequence"],
-            "forward_thread": found["forward_thread"],
         }
-        self._writer.append("event", pa.table(table))
+        self._writer.append("slice", pa.table(table))
         self._state.events += count
         self.events += count
-        self._flows.see(found["correlation"], table["thread_id"], times)
+        self._flows.see(found["correlation"], threads, times)
         self._widen(pc.min(times).as_py(), pc.max(pc.add(times, found["dur"])).as_py())
 
-    def _take_comm(self, found: dict[str, pa.Array], first: int) -> None:
-        texts = pa.array(self._texts, pa.string())
+    def _take_details(self, found: dict[str, pa.Array], first: int) -> None:
         table = {
             "rank": self._ranks(len(found["row"])),
             "event_id": pc.add(found["row"], pa.scalar(first, pa.int32())),
-            "operation": texts.take(found["operation"]),
-            "group_name": texts.take(found["group"]),
-            "group_description": texts.take(found["description"]),
+            "bytes": found["bytes"],
+            "signature_id": self._pools.signatures_of(found["signature"]),
+            "sequence": found["sequence"],
+            "forward_thread": found["forward_thread"],
+        }
+        self._writer.append("event_detail", pa.table(table))
+
+    def _take_comm(self, found: dict[str, pa.Array], first: int) -> None:
+        texts_of = self._pools.texts_of
+        table = {
+            "rank": self._ranks(len(found["row"])),
+            "event_id": pc.add(found["row"], pa.scalar(first, pa.int32())),
+            "operation": texts_of(found["operation"]),
+            "group_name": texts_of(found["group"]),
+            "group_description": texts_of(found["description"]),
             "group_size": found["group_size"],
-            "group_ranks": texts.take(found["ranks"]),
+            "group_ranks": texts_of(found["ranks"]),
             "seq": found["seq"],
             "in_elems": found["in_elems"],
             "out_elems": found["out_elems"],
-            "dtype": texts.take(found["dtype"]),
+            "dtype": texts_of(found["dtype"]),
             "src_rank": found["src"],
             "dst_rank": found["dst"],
         }
@@ -197,7 +159,7 @@ class Intake:
         self._widen(pc.min(times).as_py(), pc.max(times).as_py())
 
     def _take_flows(self, found: dict[str, pa.Array]) -> None:
-        kinds = pa.array(self._categories, pa.string()).take(found["category"])
+        kinds = self._pools.categories_of(found["category"])
         flows = pa.table(
             {
                 "rank": self._ranks(len(kinds)),
@@ -206,7 +168,7 @@ class Intake:
                 "flow_id": found["id"],
                 "is_start": pc.equal(found["is_start"], 1),
                 "ts_ns": pc.add(found["ts"], self._base_ns),
-                "thread_id": pa.array(self._thread_ids, pa.int32()).take(found["thread"]),
+                "thread_id": self._pools.threads_of(found["thread"]),
             }
         )
         self._flows.take(flows)
@@ -216,11 +178,9 @@ class Intake:
         may stand behind the events."""
         self._flows.finish()
         shift = base_ns - self._base_ns
-        for table in ("event", "memory_event", "flow") if shift else ():
-            self._writer.execute(
-                f"UPDATE {table} SET ts_ns = ts_ns + $1 WHERE file_id = $2",  # noqa: S608
-                [shift, self._file_id],
-            )
+        for table, condition in _OF_FILE.items() if shift else ():
+            sql = f"UPDATE {table} SET ts_ns = ts_ns + $1 WHERE {condition}"  # noqa: S608 - ours
+            self._writer.execute(sql, [shift, self._file_id])
         if self.span is not None:
             self.span = Span(self.span.start_ns + shift, self.span.end_ns + shift)
             self._leave_out_lost_times()
@@ -246,14 +206,15 @@ class Intake:
             self.span = Span(start_ns, end_ns)
 
     def _take_meta(self, found: dict[str, pa.Array]) -> None:
+        texts = self._pools.texts
         for what, thread, name in zip(
             found["what"].to_pylist(),
             found["thread"].to_pylist(),
             found["text"].to_pylist(),
             strict=True,
         ):
-            if self._texts[what] == "thread_name" and name is not None:
-                self._state.thread_names[self._thread_ids[thread]] = self._texts[name]
+            if texts[what] == "thread_name" and name is not None:
+                self._state.thread_names[self._pools.threads[thread]] = texts[name]
 
     def _ranks(self, count: int) -> pa.Array:
         return pa.repeat(pa.scalar(self._state.rank, pa.int32()), count)
@@ -264,8 +225,3 @@ class Intake:
         else:
             self.span.start_ns = min(self.span.start_ns, start_ns)
             self.span.end_ns = max(self.span.end_ns, end_ns)
-
-
-def _whole(value: str) -> int | None:
-    number = int(value) if value.isascii() and value.lstrip("-").isdigit() else None
-    return number if number is not None and abs(number) < 1 << 31 else None

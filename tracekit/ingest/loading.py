@@ -11,10 +11,11 @@ from tracekit.errors import InputError
 from tracekit.ingest import header, sources
 from tracekit.ingest.intake import Intake
 from tracekit.ingest.ownership import Capture, Owners, refuse_overlap
+from tracekit.ingest.pools import Numbers
 from tracekit.ingest.rank_state import RankState
-from tracekit.ingest.strings import Numbered
 from tracekit.ingest.workers import DeadWorkerError, Frame, Workers
 from tracekit.store import Writer
+from tracekit.store.writer import as_map
 
 # Whole things that no figure uses are left out, which is no damage.
 _SKIPPED = ("not an event",)
@@ -82,9 +83,7 @@ class Loader:
             InputError: a file that is no trace or cannot be read, a reader that died, a rank that
                 is unknown, or one that two files claim for the same time.
         """
-        names = Numbered(self._writer, "name", "name_id", ["name"])
-        columns = ["input_dims", "input_types", "concrete"]
-        signatures = Numbered(self._writer, "signature", "signature_id", columns)
+        numbers = Numbers(self._writer)
         hashes: dict[int, str] = {}
         self._progress(self._at)
         try:
@@ -96,7 +95,7 @@ class Loader:
                     if not go:
                         self._advance(self._sizes[frame.file], done=True)
                 elif frame.kind == "open":
-                    self._begin(frame, hashes[frame.file], names, signatures)
+                    self._begin(frame, hashes[frame.file], numbers)
                 elif frame.file in self._open:
                     self._take(self._open[frame.file], frame)
                 elif frame.kind == "end":
@@ -104,7 +103,7 @@ class Loader:
         except DeadWorkerError as error:
             raise InputError(f"{self._called(error.file)}: {error}; nothing was written") from error
 
-    def _begin(self, frame: Frame, sha256: str, names: Numbered, signatures: Numbered) -> None:
+    def _begin(self, frame: Frame, sha256: str, numbers: Numbers) -> None:
         trace, head = self._found.traces[frame.file], frame.head["header"]
         owner = self._owners.of(trace, head)
         if owner.warning:
@@ -117,7 +116,7 @@ class Loader:
         capture = Capture(number, trace.shown, sha256, owner.rank, head, owner.manifest)
         self.captures.append(capture)
         base = header.base_ns(head)
-        intake = Intake(self._writer, names, signatures, self._state(owner.rank), number, base)
+        intake = Intake(self._writer, numbers, self._state(owner.rank), number, base)
         self._open[frame.file] = _Open(capture, intake)
 
     def _take(self, file: _Open, frame: Frame) -> None:
@@ -177,19 +176,14 @@ class Loader:
         times = (span.start_ns, span.end_ns) if span else (None, None)
         size = self._sizes[frame.file]
         row = (number, capture.shown, capture.sha256, "trace", size, rank, end["state"])
-        self._writer.add("file", [(*row, file.intake.events, *times, file.intake.is_wide)])
+        header = {key: json.dumps(value) for key, value in capture.header.items()}
+        maps = (as_map(header), as_map(end["args"]))
+        self._writer.add("file", [(*row, file.intake.events, *times, file.intake.is_wide, *maps)])
         damage = [
             (number, rank, kind, at, count, detail, _severity(kind))
             for kind, at, count, detail in end["damage"]
         ]
         self._writer.add("damage", damage)
-        values = capture.header.items()
-        self._writer.add(
-            "header", [(number, rank, key, json.dumps(value)) for key, value in values]
-        )
-        self._writer.add(
-            "unknown_arg", [(number, rank, key, count) for key, count in end["args"].items()]
-        )
         if damage:
             line = _line(capture, damage)
             self.warnings.append(line)

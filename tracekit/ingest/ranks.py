@@ -15,7 +15,7 @@ from tracekit.ingest import header, memory, nvml, sources
 from tracekit.ingest.loading import Loader
 from tracekit.ingest.rank_state import RankState
 from tracekit.store import Writer
-from tracekit.store.writer import storable
+from tracekit.store.writer import as_map, storable
 from tracekit_collectors import records
 
 _NO_TRACE = "no trace"
@@ -121,7 +121,7 @@ def _new_file(writer: Writer, path: Path, kind: str, warnings: list[str]) -> Ite
         if not known:
             number = writer.scalar("SELECT coalesce(max(file_id) + 1, 0) FROM file")
             row = (number, str(path), sha256, kind, len(data), None, "whole", 0, None, None, False)
-            writer.insert("file", [row])
+            writer.insert("file", [(*row, as_map({}), as_map({}))])
     except (OSError, ValueError, RecursionError) as error:
         warnings.append(f"{path}: cannot be read: {error}")
 

@@ -1,11 +1,8 @@
 -- The store of one run. Times are integer nanoseconds since the Unix epoch, sizes are bytes.
 -- The first group of tables is what the files say; the second is derived from it once, at the
 -- end of an ingest, and never holds anything that the first group and the definitions do not give.
-
-CREATE TABLE meta (
-    key   VARCHAR NOT NULL,
-    value VARCHAR NOT NULL
-);
+-- Each table that is not empty takes a block of the file, so what is small lies with its owner, and
+-- a view (views.sql) shows it.
 
 -- What the run says of itself: command, exit status, notes such as a synthetic pace.
 -- source is the manifest it comes from; rank is null for the whole run.
@@ -27,7 +24,9 @@ CREATE TABLE file (
     events  BIGINT  NOT NULL,          -- rows kept
     start_ns BIGINT,                   -- first and last time in it; null: it holds none
     end_ns   BIGINT,
-    is_wide  BOOLEAN NOT NULL          -- some of its times lie more than a day from the others
+    is_wide  BOOLEAN NOT NULL,         -- some of its times lie more than a day from the others
+    header   MAP(VARCHAR, VARCHAR) NOT NULL, -- every key at the top of a trace but its events: JSON
+    unknown_args MAP(VARCHAR, BIGINT) NOT NULL -- keys of args that no column holds, and how often
 );
 
 -- What was wrong with a file or an event, and where. Shown beside the figures it touches. Rows
@@ -40,22 +39,6 @@ CREATE TABLE damage (
     count       BIGINT  NOT NULL,
     detail      VARCHAR NOT NULL,
     severity    VARCHAR NOT NULL       -- damage: not what it should be; skipped: used by no figure
-);
-
--- Keys of args that no column holds: what a reader would find with --keep-args.
-CREATE TABLE unknown_arg (
-    file_id INTEGER NOT NULL,
-    rank    INTEGER NOT NULL,
-    key     VARCHAR NOT NULL,
-    count   BIGINT  NOT NULL
-);
-
--- Every key at the top of a trace but its events.
-CREATE TABLE header (
-    file_id INTEGER NOT NULL,
-    rank    INTEGER NOT NULL,
-    key     VARCHAR NOT NULL,
-    value   VARCHAR NOT NULL           -- JSON
 );
 
 CREATE TABLE rank (
@@ -72,7 +55,14 @@ CREATE TABLE rank (
     schedule    VARCHAR,               -- class of the pipeline schedule, where recorded
     stages      INTEGER,               -- number of virtual stages in the whole pipeline
     microbatches INTEGER,
-    capture_state VARCHAR              -- finished, incomplete: WHY; null without a manifest
+    capture_state VARCHAR,             -- finished, incomplete: WHY; null without a manifest
+    -- Derived: the clock of its host against the reference, see the view `clock`.
+    clock_domain    VARCHAR,
+    clock_offset_ns BIGINT,
+    clock_spread_ns BIGINT,
+    clock_samples   INTEGER,
+    clock_aligned   BOOLEAN,
+    clock_note      VARCHAR
 );
 
 -- Mesh coordinates, one row per rank and named dimension.
@@ -96,7 +86,7 @@ CREATE TABLE process_group (
 
 CREATE TABLE name (
     name_id INTEGER NOT NULL,
-    name    VARCHAR NOT NULL
+    name    VARCHAR NOT NULL USING COMPRESSION ZSTD -- of all texts the most that a run holds
 );
 
 CREATE TABLE thread (
@@ -116,22 +106,35 @@ CREATE TABLE signature (
     concrete     VARCHAR               -- JSON
 );
 
--- Every complete or instant event that the trace holds. Within large batches the rows lie thread by
--- thread and category by category, in the order of time: read them with an ORDER BY.
-CREATE TABLE event (
-    rank         INTEGER NOT NULL,
-    event_id     INTEGER NOT NULL,     -- thread by thread in time: unique within the rank
-    file_id      INTEGER NOT NULL,     -- ids that the writer gave are unique within a file
-    cat          VARCHAR NOT NULL,     -- kernel, gpu_memcpy, gpu_memset, cpu_op, annotation,
+-- What the events of one kind, thread and stream of a file have in common. A track may have several
+-- rows where a file holds very many.
+CREATE TABLE track (
+    track_id  INTEGER NOT NULL,
+    rank      INTEGER NOT NULL,
+    file_id   INTEGER NOT NULL,        -- ids that the writer gave are unique within a file
+    cat       VARCHAR NOT NULL,        -- kernel, gpu_memcpy, gpu_memset, cpu_op, annotation,
                                        -- gpu_annotation, runtime, sync, overhead, python, other
-    name_id      INTEGER NOT NULL,
-    ts_ns        BIGINT  NOT NULL,
-    dur_ns       BIGINT  NOT NULL,
-    thread_id    INTEGER,
-    device       INTEGER,
-    stream       VARCHAR,
-    correlation  BIGINT,               -- of a launch and what it launched
-    external_id  BIGINT,               -- of an operator and what it launched
+    thread_id INTEGER,
+    device    INTEGER,                 -- of work on a device
+    stream    VARCHAR                  -- the same
+);
+
+-- Every complete or instant event that the trace holds, as the view `event` shows it. Within large
+-- batches the rows lie track by track, in the order of time: read them with an ORDER BY.
+CREATE TABLE slice (
+    track_id    INTEGER NOT NULL,
+    event_id    INTEGER NOT NULL,      -- thread by thread in time: unique within the rank
+    name_id     INTEGER NOT NULL,
+    ts_ns       BIGINT  NOT NULL,
+    dur_ns      BIGINT  NOT NULL,
+    correlation BIGINT,                -- of a launch and what it launched
+    external_id BIGINT                 -- of an operator and what it launched
+);
+
+-- What only some events have.
+CREATE TABLE event_detail (
+    rank         INTEGER NOT NULL,
+    event_id     INTEGER NOT NULL,
     bytes        BIGINT,               -- of a copy or set
     signature_id INTEGER,
     sequence     BIGINT,               -- autograd sequence number
@@ -301,15 +304,4 @@ CREATE TABLE transfer (
     send_start_ns BIGINT NOT NULL,     -- on the clock of the source
     recv_start_ns BIGINT NOT NULL,     -- on the clock of the destination
     recv_end_ns   BIGINT NOT NULL
-);
-
--- Clock of each host against the reference: aligned time = ts_ns - offset_ns.
-CREATE TABLE clock (
-    rank        INTEGER NOT NULL,
-    domain      VARCHAR NOT NULL,      -- ranks of one domain share a clock
-    offset_ns   BIGINT  NOT NULL,
-    spread_ns   BIGINT,                -- median absolute deviation of the samples
-    samples     INTEGER NOT NULL,
-    aligned     BOOLEAN NOT NULL,
-    note        VARCHAR NOT NULL
 );

@@ -23,7 +23,13 @@ from tracekit.store.opening import first_line, log_of, open_readable, opening_er
 from tracekit.store.reader import Reader
 from tracekit.store.writer import ROW_GROUP, Writer
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+
+# What a database says of itself. A view and no table, which would take a block for two words.
+_META = (
+    "CREATE VIEW meta AS SELECT unnest(['schema_version', 'tracekit_version']) AS key, "
+    f"unnest(['{SCHEMA_VERSION}', '{__version__}']) AS value"
+)
 
 # Files of DuckDB 2 default to a format that no released 1.x client opens.
 _STORAGE_VERSION = "v1.5.0"
@@ -40,7 +46,14 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 # Columns of the source tables that the derivation fills, and their value before it.
 _DERIVED_COLUMNS = {
-    "rank": {"evidence": "'none'"},
+    "rank": {
+        "evidence": "'none'",
+        **dict.fromkeys(
+            (f"clock_{what}" for what in ("domain", "offset_ns", "spread_ns", "samples")), "NULL"
+        ),
+        "clock_aligned": "NULL",
+        "clock_note": "NULL",
+    },
     "process_group": {"dim": "NULL"},
     "thread": {"is_main": "false"},
 }
@@ -95,11 +108,8 @@ def create(
             writer = Writer(connection, path)
             writer.script(sql_file("tracekit.store", "schema.sql"))
             writer.script(sql_file("tracekit.store", "macros/intervals.sql"))
-            writer.script(sql_file("tracekit.store", "views/events.sql"))
-            writer.insert(
-                "meta",
-                [("schema_version", str(SCHEMA_VERSION)), ("tracekit_version", __version__)],
-            )
+            writer.script(sql_file("tracekit.store", "views.sql"))
+            writer.execute(_META)
             if base is not None:
                 _begin_with(writer, base)
             yield writer
@@ -161,9 +171,9 @@ def _begin_with(writer: Writer, base: Path) -> None:
 
 
 def _source_tables() -> list[str]:
-    """The tables that hold what the files say, but for the description of the database itself."""
+    """The tables that hold what the files say."""
     sources = sql_file("tracekit.store", "schema.sql").partition("-- Derived ")[0]
-    return [name for name in re.findall(r"CREATE TABLE (\w+)", sources) if name != "meta"]
+    return re.findall(r"CREATE TABLE (\w+)", sources)
 
 
 def open_run(path: Path) -> Reader:

@@ -84,6 +84,12 @@ class Writer(Reader):
             self._connection.unregister("_incoming")
 
 
+def as_map(items: Mapping[str, str | int]) -> dict[str, list[Any]]:
+    """A value of a column of type MAP."""
+    stored = {storable(key): value for key, value in items.items()}  # two keys may become one
+    return {"key": list(stored), "value": list(stored.values())}
+
+
 def storable(value: Any) -> Any:
     """A file name or a note may hold lone surrogates, which no UTF-8 column takes."""
     if isinstance(value, str) and not value.isascii():

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from tracekit.errors import TracekitError
 
-POOLS = ("name", "category", "process", "thread", "signature", "text", "arg")
-TABLES = ("event", "comm", "python", "args", "memory", "flow", "meta", "damage")
+POOLS = ("name", "category", "process", "thread", "signature", "text", "track", "arg")
+TABLES = ("event", "detail", "comm", "python", "args", "memory", "flow", "meta", "damage")
 # What tk_events returns, in the order of the C enum.
 MORE, END, FULL, NO_MEMORY = range(4)
 # What follows the text that is given to it.
@@ -133,7 +133,7 @@ class Scanner:
             if (count := self._library.tk_pool_count(self._scan, number))
         )
         if self._library.tk_reset(self._scan, int(size > _POOL_BYTES)):
-            for pool in ("name", "signature", "text"):
+            for pool in ("name", "signature", "text", "track"):
                 self._sent[pool] = 0
 
     def arg_counts(self) -> list[int]:

@@ -4,7 +4,7 @@
 
 #include "rows.h"
 
-int32_t signature_of(scan *s, const event *e)
+static int32_t signature_of(scan *s, const event *e)
 {
     static const int fields[] = {F_INPUT_DIMS, F_INPUT_TYPES, F_CONCRETE};
     int32_t sizes[3];
@@ -84,14 +84,35 @@ static int add_args(scan *s, const event *e, int64_t row)
     return OK;
 }
 
+#define BIT(f) ((uint64_t)1 << (f))
+#define OF_CALL (BIT(F_BYTES) | BIT(F_SEQUENCE) | BIT(F_FORWARD_THREAD) | BIT(F_INPUT_DIMS) \
+                 | BIT(F_INPUT_TYPES) | BIT(F_CONCRETE))
+#define OF_COMM (BIT(F_OPERATION) | BIT(F_GROUP))
+
 int has_details(const scan *s, const event *e)
 {
-    return HAS(e, F_OPERATION) || HAS(e, F_GROUP) || HAS(e, F_PYTHON_ID) || s->keep_args;
+    return (e->has & (OF_CALL | OF_COMM | BIT(F_PYTHON_ID))) || s->keep_args;
+}
+
+static int add_call(scan *s, const event *e, int64_t row)
+{
+    detail_row found = {row, whole_of(e, F_BYTES), whole_of(e, F_SEQUENCE),
+                        whole_of(e, F_FORWARD_THREAD), signature_of(s, e)};
+    if (found.bytes == MISSING && found.sequence == MISSING && found.forward_thread == MISSING
+        && found.signature < 0)
+        return OK;
+    detail_row *detail = table_add(&s->tables[T_DETAIL]);
+    if (!detail)
+        return NO_MEMORY;
+    *detail = found;
+    return OK;
 }
 
 int add_details(scan *s, const event *e, int64_t row)
 {
-    if ((HAS(e, F_OPERATION) || HAS(e, F_GROUP)) && add_comm(s, e, row) != OK)
+    if ((e->has & OF_CALL) && add_call(s, e, row) != OK)
+        return NO_MEMORY;
+    if ((e->has & OF_COMM) && add_comm(s, e, row) != OK)
         return NO_MEMORY;
     if (HAS(e, F_PYTHON_ID)) {
         python_row *call = table_add(&s->tables[T_PYTHON]);

@@ -48,7 +48,7 @@ char *key_of(scan *s, int64_t size)
 void forget_last(scan *s)
 {
     memset(s->last_id, 0xFF, sizeof s->last_id);
-    s->last_thread = s->last_thread_process = -1;
+    s->last_thread = s->last_thread_process = s->last_track = -1;
 }
 
 /* Is the text that of an entry of the pool? */
@@ -104,6 +104,23 @@ int32_t thread_of(scan *s, const event *e, int32_t process)
         memcpy(key + 4, tid->at, (size_t)size);
     s->last_thread_process = process;
     return s->last_thread = pool_add(threads, key, size + 4, HAS(e, F_TID) ? tid->flags : 0);
+}
+
+int32_t track_of(scan *s, const event *e, int32_t thread)
+{
+    int64_t device = whole_of(e, F_DEVICE);
+    int fits = device > INT32_MIN && device <= INT32_MAX;
+    int32_t category = HAS(e, F_CAT) ? usual_id(s, P_CATEGORY, e, F_CAT)
+                                     : pool_add(&s->pools[P_CATEGORY], "", 0, 0);
+    if (category < 0)
+        return -1;
+    track_key key = {category, thread, usual_id(s, P_TEXT, e, HAS(e, F_STREAM) ? F_STREAM : F_QUEUE),
+                     fits ? (int32_t)device : NO_DEVICE};
+    if (s->last_track < 0 || memcmp(&key, &s->last_track_key, sizeof key) != 0) {
+        s->last_track = pool_add(&s->pools[P_TRACK], (const char *)&key, sizeof key, 0);
+        s->last_track_key = key;
+    }
+    return s->last_track;
 }
 
 int64_t whole_of(const event *e, int field)

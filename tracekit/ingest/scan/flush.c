@@ -16,12 +16,11 @@ static const struct {
 } COLUMNS[] = {
     {T_EVENT, 'e', "id", 0}, C(T_EVENT, event_row, ts, 'q'),
     C(T_EVENT, event_row, dur, 'q'),
-    C(T_EVENT, event_row, name, 'i'), C(T_EVENT, event_row, category, 'i'),
-    C(T_EVENT, event_row, thread, 'i'), C(T_EVENT, event_row, device, 'I'),
-    C(T_EVENT, event_row, stream, 'i'), C(T_EVENT, event_row, correlation, 'Q'),
-    C(T_EVENT, event_row, external, 'Q'), C(T_EVENT, event_row, bytes, 'Q'),
-    C(T_EVENT, event_row, signature, 'i'), C(T_EVENT, event_row, sequence, 'Q'),
-    C(T_EVENT, event_row, forward_thread, 'Q'),
+    C(T_EVENT, event_row, name, 'i'), C(T_EVENT, event_row, track, 'i'),
+    C(T_EVENT, event_row, correlation, 'Q'), C(T_EVENT, event_row, external, 'Q'),
+    C(T_DETAIL, detail_row, row, 'r'), C(T_DETAIL, detail_row, bytes, 'Q'),
+    C(T_DETAIL, detail_row, signature, 'i'), C(T_DETAIL, detail_row, sequence, 'Q'),
+    C(T_DETAIL, detail_row, forward_thread, 'Q'),
     C(T_COMM, comm_row, row, 'r'), C(T_COMM, comm_row, operation, 'i'),
     C(T_COMM, comm_row, group, 'i'), C(T_COMM, comm_row, description, 'i'),
     C(T_COMM, comm_row, ranks, 'i'), C(T_COMM, comm_row, dtype, 'i'),
@@ -128,7 +127,7 @@ EXPORT int64_t tk_rows(const scan *s, int t) { return s->tables[t].count; }
 EXPORT const char *tk_args(const scan *s) { return s->args; }
 EXPORT int64_t tk_args_size(const scan *s) { return s->args_used; }
 
-static const int CLEARED[] = {P_NAME, P_SIGNATURE, P_TEXT};
+static const int CLEARED[] = {P_NAME, P_SIGNATURE, P_TEXT, P_TRACK};
 
 int64_t string_bytes(const scan *s)
 {
@@ -147,7 +146,7 @@ EXPORT int tk_reset(scan *s, int pools)
     s->args_used = 0;
     s->in_doubt = 0;
     s->sent_bytes = string_bytes(s);
-    if (!pools || s->open_slices) /* an open slice holds the number of its name */
+    if (!pools || s->open_slices) /* an open slice holds the numbers of its name and track */
         return 0;
     for (size_t i = 0; i < COUNT(CLEARED); i++)
         pool_clear(&s->pools[CLEARED[i]]);

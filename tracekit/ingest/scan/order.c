@@ -4,8 +4,6 @@
 
 #include "scan.h"
 
-#define MOST_KINDS 64 /* categories beyond which rows are not arranged by them */
-
 static int follows(const event_row *a, const event_row *b)
 {
     return a->thread != b->thread ? a->thread > b->thread : a->ts > b->ts;
@@ -52,27 +50,26 @@ static int sort_events(scan *s, int64_t count)
     return OK;
 }
 
-/* The rows of each thread by category: beside each other, numbers and times of one kind rise together,
- * and are packed best. */
+/* The rows of each track beside each other: numbers and times of one kind rise together, and are packed
+ * best. */
 static int arrange_events(scan *s, int64_t count)
 {
     const event_row *rows = s->tables[T_EVENT].rows;
-    int64_t places[MOST_KINDS + 1];
-    if (s->pools[P_CATEGORY].count > MOST_KINDS)
-        return OK;
+    int64_t tracks = s->pools[P_TRACK].count;
     int64_t *arranged = malloc(((size_t)count + 1) * sizeof *arranged);
-    if (!arranged)
+    int64_t *places = calloc((size_t)tracks + 1, sizeof *places);
+    if (!arranged || !places) {
+        free(arranged);
+        free(places);
         return NO_MEMORY;
-    for (int64_t low = 0, high; low < count; low = high) {
-        memset(places, 0, sizeof places);
-        for (high = low; high < count && rows[s->order[high]].thread == rows[s->order[low]].thread; high++)
-            places[rows[s->order[high]].category + 1]++;
-        places[0] = low;
-        for (int kind = 1; kind <= MOST_KINDS; kind++)
-            places[kind] += places[kind - 1];
-        for (int64_t n = low; n < high; n++)
-            arranged[places[rows[s->order[n]].category]++] = s->order[n];
     }
+    for (int64_t n = 0; n < count; n++)
+        places[rows[n].track + 1]++;
+    for (int64_t track = 1; track < tracks; track++)
+        places[track] += places[track - 1];
+    for (int64_t n = 0; n < count; n++)
+        arranged[places[rows[s->order[n]].track]++] = s->order[n];
+    free(places);
     free(s->order);
     s->order = arranged;
     return OK;

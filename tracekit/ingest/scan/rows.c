@@ -3,8 +3,7 @@
 
 #include "rows.h"
 
-static const event_row NO_ROW = {MISSING, 0, MISSING, MISSING, MISSING, MISSING, MISSING, MISSING,
-                                 -1, -1, -1, -1, -1};
+static const event_row NO_ROW = {MISSING, 0, MISSING, MISSING, -1, -1, -1};
 
 void add_damage(scan *s, int kind, int64_t offset)
 {
@@ -78,18 +77,11 @@ static int add_slice(scan *s, const event *e, char phase, int64_t offset)
         }
     }
     found.name = HAS(e, F_NAME) ? text_id(s, P_NAME, e, F_NAME) : pool_add(&s->pools[P_NAME], "", 0, 0);
-    found.category = HAS(e, F_CAT) ? usual_id(s, P_CATEGORY, e, F_CAT)
-                                   : pool_add(&s->pools[P_CATEGORY], "", 0, 0);
-    if (found.name < 0 || found.category < 0)
+    found.track = track_of(s, e, found.thread);
+    if (found.name < 0 || found.track < 0)
         return NO_MEMORY;
     found.correlation = identity_of(e, F_CORRELATION);
     found.external = identity_of(e, HAS(e, F_EXTERNAL) ? F_EXTERNAL : F_EXTERNAL_OLD);
-    found.device = whole_of(e, F_DEVICE);
-    found.stream = usual_id(s, P_TEXT, e, HAS(e, F_STREAM) ? F_STREAM : F_QUEUE);
-    found.bytes = whole_of(e, F_BYTES);
-    found.signature = signature_of(s, e);
-    found.sequence = whole_of(e, F_SEQUENCE);
-    found.forward_thread = whole_of(e, F_FORWARD_THREAD);
     if (phase == 'B')
         return open_slice(s, e, &found, offset);
     event_row *row = table_add(&s->tables[T_EVENT]);

@@ -11,6 +11,7 @@ int32_t text_id(scan *s, int which, const event *e, int field);
 int32_t usual_id(scan *s, int which, const event *e, int field);
 int32_t process_of(scan *s, const event *e);
 int32_t thread_of(scan *s, const event *e, int32_t process);
+int32_t track_of(scan *s, const event *e, int32_t thread);
 int64_t whole_of(const event *e, int field);
 int64_t identity_of(const event *e, int field);
 int64_t ns_of(const event *e, int field);
@@ -21,7 +22,6 @@ int open_slice(scan *s, const event *e, const event_row *row, int64_t offset);
 int end_slice(scan *s, const event *e, int32_t thread, int64_t ts, int64_t offset);
 
 /* details.c */
-int32_t signature_of(scan *s, const event *e);
 int add_memory(scan *s, const event *e, int64_t ts);
 int add_details(scan *s, const event *e, int64_t row);
 int has_details(const scan *s, const event *e);

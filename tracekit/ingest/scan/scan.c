@@ -176,9 +176,9 @@ EXPORT int tk_find_events(const char *text, int64_t size, int64_t *at)
 
 EXPORT scan *tk_new(int keep_args, int list_root, int64_t limit)
 {
-    static const size_t sizes[TABLES] = {sizeof(event_row), sizeof(comm_row), sizeof(python_row),
-                                         sizeof(args_row), sizeof(memory_row), sizeof(flow_row),
-                                         sizeof(meta_row), sizeof(damage_row)};
+    static const size_t sizes[TABLES] = {
+        sizeof(event_row), sizeof(detail_row), sizeof(comm_row), sizeof(python_row), sizeof(args_row),
+        sizeof(memory_row), sizeof(flow_row), sizeof(meta_row), sizeof(damage_row)};
     scan *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;

@@ -88,7 +88,7 @@ typedef struct {
     uint32_t mask;
 } pool;
 
-enum { P_NAME, P_CATEGORY, P_PROCESS, P_THREAD, P_SIGNATURE, P_TEXT, P_ARG, POOLS };
+enum { P_NAME, P_CATEGORY, P_PROCESS, P_THREAD, P_SIGNATURE, P_TEXT, P_TRACK, P_ARG, POOLS };
 
 int32_t pool_add(pool *p, const char *text, int32_t size, uint8_t flags); /* -1: no memory */
 void pool_clear(pool *p);
@@ -192,9 +192,15 @@ typedef struct {
 void *table_add(table *t); /* a new row, or NULL: no memory */
 
 typedef struct {
-    int64_t ts, dur, correlation, external, device, bytes, sequence, forward_thread;
-    int32_t name, category, thread, stream, signature;
+    int64_t ts, dur, correlation, external;
+    int32_t name, track, thread;
 } event_row;
+
+/* What events of one kind, thread and stream have in common; -1, or NO_DEVICE: none. */
+typedef struct { int32_t category, thread, stream, device; } track_key;
+#define NO_DEVICE INT32_MIN
+
+typedef struct { int64_t row, bytes, sequence, forward_thread; int32_t signature; } detail_row;
 
 typedef struct {
     int64_t row, group_size, seq, in_elems, out_elems, src, dst;
@@ -210,7 +216,7 @@ typedef struct { int64_t offset, count; int32_t kind; } damage_row;
 /* A B without its E; its args where they say more than the row. */
 typedef struct { event_row row; int64_t offset; char *args; int32_t args_size, below; } open_row;
 
-enum { T_EVENT, T_COMM, T_PYTHON, T_ARGS, T_MEMORY, T_FLOW, T_META, T_DAMAGE, TABLES };
+enum { T_EVENT, T_DETAIL, T_COMM, T_PYTHON, T_ARGS, T_MEMORY, T_FLOW, T_META, T_DAMAGE, TABLES };
 
 enum damage {
     D_BAD_EVENT, D_REPAIRED, D_TRUNCATED, D_FOREIGN, D_NOT_AN_EVENT, D_NO_PHASE, D_NO_TIME,
@@ -247,6 +253,8 @@ struct scan {
     key_head heads[KEY_PLACES];       /* how a key begins */
     uint8_t next_key[KEY_PLACES];     /* what came after a key last time */
     int32_t last_id[FIELDS], last_thread, last_thread_process; /* of the event before, or -1 */
+    track_key last_track_key;
+    int32_t last_track;
     int keep_args, list_root;
     int after_event;       /* a separator is due */
     int foreign;           /* what is left of the file is of another process */
