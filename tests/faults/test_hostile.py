@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import struct
+import subprocess
 import sys
+import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.processes import Running
-from tracekit.errors import InputError
+from tracekit.errors import DamageError, InputError, StoreError
 from tracekit.ingest import workers
 from tracekit.ingest.run import ingest
 from tracekit.store import Reader, open_run
@@ -269,3 +274,112 @@ def test_a_reader_that_ends_with_nothing_left_to_read_is_none(tmp_path: Path) ->
                 readers.answer(1, go=True)
             kinds.append(frame.kind)
     assert kinds[-1] == "end"
+
+
+@pytest.mark.parametrize("many", [1, 300_000], ids=["short", "long"])
+def test_what_follows_a_trace_gives_it_neither_base_nor_device(tmp_path: Path, many: int) -> None:
+    event = {**NAME, "name": "a", "ts": 1}
+    first = {"distributedInfo": {"rank": 0}, "traceEvents": [event], "baseTimeNanoseconds": 7000}
+    other = {
+        "deviceProperties": [{"name": "Other"}],
+        "host_name": "other",
+        "baseTimeNanoseconds": 1,
+    }
+    second = {**other, "distributedInfo": {"rank": 0}, "traceEvents": [event] * many}
+    data = json.dumps(first).encode() + json.dumps(second).encode()
+    with loaded(tmp_path, data) as reader:
+        assert reader.rows("SELECT ts_ns, name FROM events") == [(8000, "a")]
+        assert reader.rows("SELECT host, device_name FROM rank") == [(None, None)]
+        assert reader.rows("SELECT kind FROM damage") == [("trailing",)]
+
+
+def test_two_traces_in_a_file_that_name_two_ranks_at_their_ends(tmp_path: Path) -> None:
+    """The rank of such a file is looked for at its end, which is another's."""
+    ranks = [
+        json.dumps(
+            {"traceEvents": [{**NAME, "name": "a", "ts": 1}], "distributedInfo": {"rank": r}}
+        )
+        for r in (0, 1)
+    ]
+    with pytest.raises(InputError, match="says rank 0, and at its end rank 1: two traces"):
+        loaded(tmp_path, "".join(ranks).encode())
+
+
+def test_a_base_that_was_cut_off_is_missed(tmp_path: Path) -> None:
+    events = [{**NAME, "name": f"n{n}", "ts": n} for n in range(9)]
+    base = 1_716_423_322_000_000_000
+    whole = json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}).encode()
+    for data, missed in ((whole, 0), (whole[:-4], 1), (whole[:300], 1)):
+        with loaded(tmp_path, data) as reader:
+            said = "SELECT count(*) FROM damage WHERE detail LIKE '%base of its times%'"
+            assert reader.scalar(said) == missed
+            assert (reader.scalar("SELECT min(ts_ns) FROM event") == base) == (not missed)
+    early = trace(*events, baseTimeNanoseconds=base)[:300]
+    with loaded(tmp_path, early) as reader:
+        assert reader.rows("SELECT kind, detail LIKE '%base%' FROM damage") == [
+            ("truncated", False)
+        ]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_header_on_one_long_line_is_read_at_once(tmp_path: Path, behind: bool) -> None:
+    """As the process groups of thousands of ranks make it."""
+    groups = [{"pg_name": str(n), "ranks": list(range(2000))} for n in range(400)]
+    header = {"distributedInfo": {"rank": 0, "pg_config": groups}, "baseTimeNanoseconds": 5}
+    root = {"traceEvents": [{**NAME, "name": "a", "ts": 1}], **header}
+    order = reversed(root) if not behind else root
+    started = time.monotonic()
+    with loaded(tmp_path, json.dumps({key: root[key] for key in order}).encode()) as reader:
+        assert reader.scalar("SELECT count(*) FROM damage") == 0
+        assert reader.scalar("SELECT ts_ns FROM event") == 1005
+    assert time.monotonic() - started < 60, "it took hours when each byte was looked at from each"
+
+
+@pytest.mark.parametrize("at", ["header", "between", "in a header"])
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_a_damaged_archive_is_damage(tmp_path: Path, at: str, suffix: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for rank in range(3):
+            data = trace({**NAME, "name": "a", "ts": 1}, distributedInfo={"rank": rank})
+            member = tarfile.TarInfo(f"rank{rank}.json")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    third = 2 * 1024  # a member takes a block of 512 bytes and one for its header
+    content = bytearray(packed.getvalue())
+    if at == "header":
+        content[third + 150] ^= 0x10  # of its checksum
+    else:
+        del content[third + (200 if at == "in a header" else 0) :]
+    path = tmp_path / f"traces{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else bytes(content))
+    with pytest.raises(DamageError, match="damaged archive"):
+        ingest([path], tmp_path / "run.db", strict=True)
+    summary = ingest([path], tmp_path / "run.db")
+    assert summary.ranks == [0, 1]
+    assert any("damaged archive" in warning for warning in summary.warnings)
+    with open_run(tmp_path / "run.db") as reader:
+        notes = reader.rows("SELECT value FROM note WHERE key = 'problem'")
+        assert "damaged archive" in str(notes[0][0])
+
+
+def test_two_at_once_lose_no_rank(tmp_path: Path) -> None:
+    """The later one of two that began with the same database would undo the earlier."""
+    for rank in range(3):
+        data = trace({**NAME, "name": "a", "ts": rank}, distributedInfo={"rank": rank})
+        (tmp_path / f"rank{rank}.json").write_bytes(data)
+    database = tmp_path / "run.db"
+    ingest([tmp_path / "rank0.json"], database)
+    done = []
+
+    def other(at: object) -> None:
+        if not done:
+            done.append(True)
+            command = ["ingest", tmp_path / "rank1.json", "-o", database, "--append"]
+            subprocess.run([sys.executable, "-m", "tracekit", *map(str, command)], check=True)
+
+    with pytest.raises(StoreError, match="changed by another program in the meantime"):
+        ingest([tmp_path / "rank2.json"], database, append=True, progress=other)
+    ingest([tmp_path / "rank2.json"], database, append=True)
+    with open_run(database) as reader:
+        assert reader.rows("SELECT rank FROM rank ORDER BY rank") == [(0,), (1,), (2,)]

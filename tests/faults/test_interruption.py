@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from tests.faults.store import call, digests, line_with
 from tracekit.errors import ExitCode
 from tracekit.ingest.run import ingest
 from tracekit.store import open_run
+from tracekit.store.store import create
 
 MOMENTS = 5
 
@@ -177,3 +182,36 @@ def test_two_ingests_of_one_database_at_once_give_one_whole_database(
     assert {status for status, _ in results} <= {0, int(ExitCode.STORE), int(ExitCode.USAGE)}
     assert everything(database) == run.expected
     assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
+
+
+def test_an_interrupt_within_a_statement_is_one(tmp_path: Path) -> None:
+    """DuckDB says "Query interrupted", whoever asked and whatever it was about to write."""
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+
+    def build() -> None:
+        with create(tmp_path / "run.db") as writer:
+            timer.start()
+            writer.execute("SELECT sum(a.range) FROM range(1000000) AS a, range(1000000)")
+
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_within_an_import_has_the_status_of_any(tmp_path: Path) -> None:
+    """Dataclasses are made by an `exec` of text: the interpreter takes such an interrupt for one
+    that nobody caught, also when somebody did."""
+    (tmp_path / "interrupted.py").write_text(
+        "from tracekit.cli import main\n"
+        "main.cli.main = lambda **_: exec('raise KeyboardInterrupt')\n"
+        "main.main([])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "tracekit: interrupted\n")

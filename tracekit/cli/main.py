@@ -61,11 +61,11 @@ def main(arguments: list[str] | None = None) -> Any:
     debug = "--debug" in (sys.argv[1:2] if arguments is None else arguments[:1])
     try:
         status = cli.main(args=arguments, prog_name="tracekit", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _say("interrupted")
-        sys.exit(ExitCode.INTERRUPTED)
-    except KeyboardInterrupt:
-        _say("interrupted")
+        # An interrupt inside an `exec` of text, as dataclasses use it, leaves a mark that makes
+        # `python -m` end as if nobody had caught it; the next `exec` of text takes it away.
+        exec("")  # noqa: S102
         sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         error.show()

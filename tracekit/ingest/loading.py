@@ -19,6 +19,9 @@ from tracekit.store.writer import as_map
 
 # Whole things that no figure uses are left out, which is no damage.
 _SKIPPED = ("not an event",)
+# Times before September 2001 are relative ones: their base, in a whole file, may stand at its end.
+_NO_CLOCK_NS = 10**18
+_NO_BASE = "the base of its times was not read: they are not of the calendar"
 
 
 @dataclass(slots=True)
@@ -124,6 +127,7 @@ class Loader:
         if frame.kind == "batch":
             file.intake.take(frame)
         elif frame.kind == "end":
+            self._check_rank(file.capture, frame.head["header"])
             file.capture.header = frame.head["header"]
             file.intake.finish(header.base_ns(file.capture.header))
             file.capture.span = file.intake.span
@@ -134,6 +138,21 @@ class Loader:
             read = self._sizes[frame.file]
         self._advance(read - file.read, done=frame.kind == "end")
         file.read = read
+
+    def _check_rank(self, capture: Capture, whole: dict[str, Any]) -> None:
+        """The rank was taken from what stood before the events, or at the end of the file.
+
+        Raises:
+            InputError: the trace itself, whose end is known now, says another.
+        """
+        early, own = (
+            header.count(header.distributed(head).get("rank")) for head in (capture.header, whole)
+        )
+        if early is not None and own is not None and early != own:
+            raise InputError(
+                f"{capture.shown}: says rank {own}, and at its end rank {early}: two traces in one "
+                "file; give each a file of its own"
+            )
 
     def _known(self, file: int, sha256: str) -> bool:
         """Whether the same bytes were loaded already for what must be the same rank."""
@@ -176,19 +195,30 @@ class Loader:
         times = (span.start_ns, span.end_ns) if span else (None, None)
         size = self._sizes[frame.file]
         row = (number, capture.shown, capture.sha256, "trace", size, rank, end["state"])
-        header = {key: json.dumps(value) for key, value in capture.header.items()}
-        maps = (as_map(header), as_map(end["args"]))
+        said = {key: json.dumps(value) for key, value in capture.header.items()}
+        maps = (as_map(said), as_map(end["args"]))
         self._writer.add("file", [(*row, file.intake.events, *times, file.intake.is_wide, *maps)])
         damage = [
             (number, rank, kind, at, count, detail, _severity(kind))
             for kind, at, count, detail in end["damage"]
         ]
+        notime = bool(damage) and _lost_its_base(capture, end["state"])
+        if notime:
+            *first, detail, severity = damage[-1]
+            damage[-1] = (*first, "; ".join(filter(None, (detail, _NO_BASE))), severity)
         self._writer.add("damage", damage)
         if damage:
-            line = _line(capture, damage)
+            line = _line(capture, damage) + (f"; {_NO_BASE}" if notime else "")
             self.warnings.append(line)
             if any(row[-1] == "damage" for row in damage):
                 self.damaged.append(line)
+
+
+def _lost_its_base(capture: Capture, state: str) -> bool:
+    """Whether what is missing of a file held the base of its times."""
+    span = capture.span
+    relative = span is not None and span.start_ns < _NO_CLOCK_NS
+    return relative and state == "partial" and not header.base_ns(capture.header)
 
 
 def _severity(kind: str) -> str:

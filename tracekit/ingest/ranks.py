@@ -82,10 +82,14 @@ def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> No
     What the database holds already is left as it is.
     """
     warnings = loader.warnings
-    warnings += [f"{shown}: {problem}" for shown, problem in found.problems]
+    for shown, problem in found.problems:
+        warnings.append(f"{shown}: {problem}")
+        loader.damaged.append(warnings[-1])
+        if not writer.scalar("SELECT count(*) FROM note WHERE value = $1", [storable(problem)]):
+            writer.insert("note", [(None, "problem", problem, shown)])
     if found.passed_over:
         more = f" and {len(found.passed_over) - 1} more" if found.passed_over[1:] else ""
-        warnings.append(f"{found.passed_over[0]}{more}: JSON, but not a trace: passed over")
+        warnings.append(f"{found.passed_over[0]}{more}: not a trace: passed over")
     for path in found.run_files:
         with _new_file(writer, path, "run", warnings) as data:
             notes = _notes(json.loads(data), path.name) if data is not None else []

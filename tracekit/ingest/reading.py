@@ -25,6 +25,7 @@ Send = Callable[[dict[str, Any], list[Buffer]], None]
 _LARGEST_TEXT = 32 << 20
 _PEEK_BYTES = 4 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NO_EVENTS = b'{"traceEvents":[]'
 _AN_EVENT = re.compile(rb'\[\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
 
 
@@ -195,7 +196,7 @@ class Reading:
         if too_long:
             self._note("trailing", base, "what stands behind the events is too long for a header")
             self._partial = True
-            return text.salvaged(rest)
+            return self._own(prefix, rest)
         self._note_repairs(rest, base)
         if not prefix:
             found, wrong = {}, rest.strip() != b""
@@ -203,12 +204,18 @@ class Reading:
             whole = text.members(b'{"traceEvents":[', rest)
             found, wrong = whole or {}, whole is None
         if wrong:
-            events = b'{"traceEvents":[]' if prefix else b"[]"
+            events = _NO_EVENTS if prefix else b"[]"
             kind, detail = _WRONG[text.fault(events + rest)]
             self._note(kind, base + (len(rest) if kind == "truncated" else 0), detail)
             self._partial = kind != "header"
-            found = text.salvaged(rest)
+            found = self._own(prefix, rest)
         return found
+
+    def _own(self, prefix: bytes, rest: bytes) -> dict[str, Any]:
+        """What is wrong behind the events, as far as it is of this trace: another one may follow,
+        whose rank and times are not these."""
+        own = text.first_members(_NO_EVENTS + rest) if prefix else None
+        return text.salvaged(rest) if own is None else own
 
     def _rest(self, rest: bytes) -> tuple[bytes, bool]:
         pieces, size = [rest], len(rest)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tracekit.errors import InputError, UsageError
 from tracekit.store.building import is_unpacked
@@ -130,13 +131,28 @@ def _is_archive(file: Path) -> bool:
         return False
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive. An archive ends with zeros; tarfile takes a damaged header for its
+    end, and a cut between two members too, without a word."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
+                raise
+            text = f"no header of a member at byte {archive.offset}: {error}"
+            raise tarfile.ReadError(text) from error
+
+
 def _add_archive(found: Sources, file: Path, shown: str, scratch: Path) -> None:
     """Copy what an archive holds out of it, under names of ours: its own may point anywhere."""
     folder = scratch / f"archive{len(list(scratch.iterdir()))}"
     folder.mkdir()
     count = 0
     try:
-        with tarfile.open(file, "r|*") as archive:
+        with tarfile.open(file, "r|*", tarinfo=_Member) as archive:
             for number, member in enumerate(archive):
                 if not member.isfile():
                     continue

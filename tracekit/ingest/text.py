@@ -18,6 +18,7 @@ ESCAPED, DAMAGED = 1, 2  # flags of the scanner's strings
 _CONTROL = dict.fromkeys(range(32), "�") | {0x09: " "}
 _OTHER_LAYOUT = re.compile(rb"[,:][^ ]| {2}|[\[{] ")
 _AFTER_EVENTS = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)')
+_FORBIDDEN = re.compile(rb"[^\t\r\n\x20-\xff]")
 _MOST_PARSED = 64 << 20  # bytes: members behind the events may hold thousands of brackets
 _SALVAGED = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "host_name")
 
@@ -76,8 +77,8 @@ def members(prefix: bytes, tail: bytes) -> dict[str, Any] | None:
 
 
 def forbidden(part: bytes) -> list[int]:
-    """Where bytes stand that JSON forbids, one place for the strings of a line."""
-    found = [match.start() for match in re.finditer(rb"[^\n]*[^\t\r\n\x20-\xff][^\n]*", part)]
+    """Where the first byte stands that JSON forbids, if there is one."""
+    found = [match.start() for match in (_FORBIDDEN.search(part),) if match]
     try:
         part.decode()
     except UnicodeDecodeError as error:
@@ -99,6 +100,19 @@ def fault(data: bytes) -> str:
     return "more"
 
 
+def first_members(data: bytes) -> dict[str, Any] | None:
+    """The members of the object that a text begins with, but its events, whatever follows it. None
+    where it begins with none."""
+    text = data.decode("utf-8", "replace")
+    try:
+        found, _ = json.JSONDecoder(strict=False).raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {key: value for key, value in found.items() if key != "traceEvents"}
+
+
 def behind(data: bytes) -> dict[str, Any]:
     """The members behind the events, out of text that ends with them and begins anywhere: from the
     first bracket that all of the rest can follow. What an event holds is none of them."""
@@ -118,7 +132,10 @@ def salvaged(data: bytes) -> dict[str, Any]:
     for key in _SALVAGED:
         for match in re.finditer(rf'"{key}"\s*:\s*', text):
             try:
-                found[key] = json.JSONDecoder(strict=False).raw_decode(text, match.end())[0]
+                value, end = json.JSONDecoder(strict=False).raw_decode(text, match.end())
             except (ValueError, RecursionError):
                 continue
+            # The number that a file ends with may lack its last digits.
+            if end < len(text) or isinstance(value, str | list | dict):
+                found[key] = value
     return found

@@ -54,6 +54,27 @@ def place_for(path: Path) -> Iterator[tuple[Path, Path]]:
         _in_use.discard(key)
 
 
+def identity_of(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from any that takes its place; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """One program at a time puts a database into this folder, where its file system can lock."""
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 @contextlib.contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
     """An empty folder beside the database, for files that are needed while it is built.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
-
-_Result = TypeVar("_Result")
 
 
 class Reader:
@@ -34,13 +33,15 @@ class Reader:
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
     ) -> duckdb.DuckDBPyConnection:
         """Run one statement and return the connection, to fetch from."""
-        return _interruptible(lambda: self._connection.execute(sql, parameters))
+        with interruptible():
+            return self._connection.execute(sql, parameters)
 
     def rows(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
     ) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        return _interruptible(lambda: self.execute(sql, parameters).fetchall())
+        with interruptible():
+            return self.execute(sql, parameters).fetchall()
 
     def scalar(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The first column of the first row, or None where there is no row."""
@@ -62,10 +63,15 @@ class Reader:
         self.close()
 
 
-def _interruptible(work: Callable[[], _Result]) -> _Result:
-    """DuckDB makes a plain error of the interrupt that ended a query."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """DuckDB makes a plain error of the interrupt that ended a query.
+
+    Raises:
+        KeyboardInterrupt: what it was.
+    """
     try:
-        return work()
+        yield
     except RuntimeError as error:
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from error

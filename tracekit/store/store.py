@@ -18,9 +18,9 @@ import duckdb
 
 from tracekit import __version__
 from tracekit.errors import StoreError
-from tracekit.store.building import disk_errors, place_for
+from tracekit.store.building import disk_errors, identity_of, only_one, place_for
 from tracekit.store.opening import first_line, log_of, open_readable, opening_error
-from tracekit.store.reader import Reader
+from tracekit.store.reader import Reader, interruptible
 from tracekit.store.writer import ROW_GROUP, Writer
 
 SCHEMA_VERSION = 4
@@ -100,9 +100,10 @@ def create(
 
     Raises:
         StoreError: the folder cannot be written, the disk is full, the memory limit is too low,
-            or ``base`` cannot be read.
+            ``base`` cannot be read, or what is at ``path`` has changed since we began.
     """
-    with place_for(path) as (building, overflow), disk_errors(path):
+    began_with = identity_of(path)
+    with place_for(path) as (building, overflow), disk_errors(path), interruptible():
         connection = _connect_new(path, building, overflow, memory_limit, threads)
         try:
             writer = Writer(connection, path)
@@ -117,9 +118,15 @@ def create(
         finally:
             connection.close()
         try:
-            building.replace(path)
-            # The log of the database that was replaced says nothing of this one.
-            log_of(path).unlink(missing_ok=True)
+            with only_one(path):
+                if identity_of(path) != began_with:
+                    raise StoreError(
+                        f"{path}: was changed by another program in the meantime; nothing was "
+                        "written: run the command again"
+                    )
+                building.replace(path)
+                # The log of the database that was replaced says nothing of this one.
+                log_of(path).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
 
