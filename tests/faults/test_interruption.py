@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_what_was_there(run: Run, before: Before, share: float) ->
         command.signal(signal.SIGINT)
         status, err = command.wait(20)
         assert command.session_ends()
-    if status == 0:  # it had ended before
+    if "events in" in err:  # it had ended before, but for the interpreter
         assert database.exists()
         return
     if share > 1 / MOMENTS:  # before that, it may be the interpreter's start that is interrupted
@@ -126,10 +126,10 @@ def test_a_signal_to_end_leaves_nothing(run: Run, tmp_path: Path, number: signal
     with Running("ingest", *run.traces, "-o", tmp_path / "run.db") as command:
         command.worker_that_reads(run.traces)
         command.process.send_signal(number)
-        status, _ = command.wait(20)
+        status, err = command.wait(20)
         assert command.session_ends()
-    assert status != 0
-    assert not (tmp_path / "run.db").exists()
+    assert (status, err) == (-number, "")
+    assert list(tmp_path.iterdir()) == []
     again(run, tmp_path / "run.db", [])
 
 
@@ -191,7 +191,7 @@ def test_an_interrupt_within_a_statement_is_one(tmp_path: Path) -> None:
     def build() -> None:
         with create(tmp_path / "run.db") as writer:
             timer.start()
-            writer.execute("SELECT sum(a.range) FROM range(1000000) AS a, range(1000000)")
+            writer.execute("SELECT count(*) FROM range(100000000000) WHERE range % 7 = 3")
 
     with pytest.raises(KeyboardInterrupt):
         build()

@@ -136,9 +136,8 @@ class Analyzer:
                 raise UsageError(
                     f"{self.name} cannot be grouped by {dim!r}; it has: {', '.join(self.by)}"
                 )
-        cursor = reader.execute(self.sql, {"by": list(groups)})
-        names = [column[0] for column in cursor.description or ()]
-        records = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+        names, rows = reader.table(self.sql, {"by": list(groups)})
+        records = [dict(zip(names, values, strict=True)) for values in rows]
         missing = _collect_missing(records, [c.name for c in self.columns if c.is_dim])
         if self.finish is not None:
             missing += self.finish(reader, records, groups)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli.ending import cleaned_up
+from tracekit.cli.say import say
 from tracekit.cli.sizes import Size
 
 if TYPE_CHECKING:
@@ -74,14 +76,14 @@ def ingest_aloud(
     """
     from tracekit.ingest.run import ingest
 
-    with _bar(quiet=quiet) as progress:
+    with cleaned_up(), _bar(quiet=quiet) as progress:
         summary = ingest(paths, output, progress=progress, **options)
     if quiet:
         return
     for warning in summary.warnings:
-        click.echo(f"tracekit: {warning}", err=True)
+        say(warning)
     ranks = "1 rank" if len(summary.ranks) == 1 else f"{len(summary.ranks)} ranks"
-    click.echo(f"tracekit: {ranks}, {summary.events:,} events in {output}", err=True)
+    say(f"{ranks}, {summary.events:,} events in {output}")
 
 
 @contextlib.contextmanager

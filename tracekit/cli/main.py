@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tracekit import __version__
+from tracekit.cli.say import say
 from tracekit.errors import ExitCode, TracekitError
 
 # Name -> (module, first line of its help): the overview needs no command's imports.
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         status = cli.main(args=arguments, prog_name="tracekit", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say("interrupted")
         # An interrupt inside an `exec` of text, as dataclasses use it, leaves a mark that makes
         # `python -m` end as if nobody had caught it; the next `exec` of text takes it away.
         exec("")  # noqa: S102
@@ -77,25 +78,20 @@ def main(arguments: list[str] | None = None) -> Any:
     except TracekitError as error:
         if debug:
             traceback.print_exc()
-        _say(str(error))
+        say(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
         if debug:
             traceback.print_exc()
         where = f"{error.filename}: " if error.filename is not None else ""
-        _say(f"{where}{error.strerror or error}")
+        say(f"{where}{error.strerror or error}")
         sys.exit(ExitCode.INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of ours is one line too
         if debug:
             traceback.print_exc()
-        _say(
+        say(
             f"internal error: {type(error).__name__}: {' '.join(str(error).split())} "
             "(`tracekit --debug ...` shows where; please report it)"
         )
         sys.exit(ExitCode.INTERNAL)
     sys.exit(status if isinstance(status, int) else ExitCode.OK)
-
-
-def _say(text: str) -> None:
-    # A file name may hold bytes that are no text.
-    click.echo(f"tracekit: {text.encode('utf-8', 'replace').decode()}", err=True)

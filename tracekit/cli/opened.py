@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from tracekit.cli.say import say
 
 if TYPE_CHECKING:
     from tracekit.store import Reader
@@ -21,6 +21,5 @@ def open_aloud(database: Path) -> Reader:
 
     reader = open_run(database)
     if reader.warning is not None:
-        text = reader.warning.encode("utf-8", "replace").decode()
-        click.echo(f"tracekit: {text}", err=True)
+        say(reader.warning)
     return reader

@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
+from tracekit.cli.say import say
 from tracekit.errors import UsageError
+from tracekit.plain import plain_lines
 
 
 @click.command()
@@ -43,28 +45,47 @@ def command(database: Path, sql: str, form: str, limit: int) -> None:
         raise UsageError("the query is empty")
     with open_aloud(database) as reader:
         try:
-            cursor = reader.execute(sql)
-            names = [column[0] for column in cursor.description or ()]
-            rows = cursor.fetchall() if limit == 0 else cursor.fetchmany(limit + 1)
+            if len(duckdb.extract_statements(sql)) > 1:
+                raise UsageError("several statements: give them one at a time")
+            names, rows = reader.table(sql, most=limit + 1 if limit else None)
         except duckdb.Error as error:
             raise UsageError(str(error).splitlines()[0]) from error
     more = limit and len(rows) > limit
     rows = rows[:limit] if more else rows
-    _print(names, rows, form)
+    _print(_distinct(names), rows, form)
     if more:
-        click.echo(f"tracekit: first {limit} rows; --limit 0 for all", err=True)
+        say(f"first {limit} rows; --limit 0 for all")
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """A record has each name once: a second ``rank`` is ``rank_1``, as DuckDB counts them."""
+    found: list[str] = []
+    for name in names:
+        number, each = 0, name
+        while each in found:
+            number += 1
+            each = f"{name}_{number}"
+        found.append(each)
+    return found
 
 
 def _print(names: list[str], rows: list[tuple[Any, ...]], form: str) -> None:
+    """All values as they are; a terminal is not given what it would obey."""
+    seen = sys.stdout.isatty()
     match form:
         case "json":
             records = [dict(zip(names, row, strict=True)) for row in rows]
-            click.echo(json.dumps(records, default=str, ensure_ascii=False))
+            text = json.dumps(records, default=str, ensure_ascii=False)
+            click.echo(_escaped(text) if seen else text)
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(names)
-            writer.writerows(rows)
+            for row in (names, *rows):
+                writer.writerow([plain_lines(x) if seen and isinstance(x, str) else x for x in row])
         case _:
             from tracekit.present.table import print_rows
 
             print_rows(names, rows, sys.stdout)
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

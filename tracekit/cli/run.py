@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli.say import say
 from tracekit.errors import TracekitError, UsageError
 
 
@@ -80,10 +81,10 @@ def command(
         _say(problem, quiet)
     if status != 0 and not quiet:
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
-        click.echo(f"tracekit: the command ended with {how}", err=True)
+        say(f"the command ended with {how}")
     if no_ingest:
         if not quiet:
-            click.echo(f"tracekit: captured in {directory}", err=True)
+            say(f"captured in {directory}")
     else:
         _ingest_and_report(directory, output, quiet=quiet)
     return end_like(status)
@@ -145,4 +146,4 @@ def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
 
 def _say(text: str, quiet: bool) -> None:
     if not quiet:
-        click.echo(f"tracekit: {text}", err=True)
+        say(text)

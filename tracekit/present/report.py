@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tracekit.analysis.base import Result, Unit
 from tracekit.analysis.presence import presence
+from tracekit.plain import plain
 from tracekit.present.structured import ranges
 from tracekit.present.table import plain_console, print_result, print_rows
 from tracekit.present.units import show
@@ -20,12 +21,14 @@ def print_report(reader: Reader, results: list[Result], stream: TextIO, *, summa
     console = plain_console(stream)
     if summary:
         for line in about(reader):
-            console.print(Text(line))
+            console.print(Text(plain(line)))
         console.print()
     for result in results:
         if summary and not result.available:
             reasons = "; ".join(missing.reason for missing in result.missing)
-            console.print(Text(result.analyzer.title, style="bold"), Text(reasons, style="yellow"))
+            console.print(
+                Text(result.analyzer.title, style="bold"), Text(plain(reasons), style="yellow")
+            )
             console.print()
         else:
             print_result(console, result, brief=summary)
@@ -95,7 +98,7 @@ def print_info(reader: Reader, stream: TextIO) -> None:
     """What the database holds, table by table, and each damage with its place."""
     console = plain_console(stream)
     for line in about(reader):
-        console.print(Text(line))
+        console.print(Text(plain(line)))
     meta = dict(reader.rows("SELECT key, value FROM meta"))
     console.print(
         Text(f"Schema    {meta['schema_version']}, written by tracekit {meta['tracekit_version']}")
@@ -132,9 +135,7 @@ def print_info(reader: Reader, stream: TextIO) -> None:
         ),
     )
     for title, sql in sections:
-        cursor = reader.execute(sql)
-        names = [column[0] for column in cursor.description or ()]
-        rows = cursor.fetchall()
+        names, rows = reader.table(sql)
         console.print()
         console.print(Text(title, style="bold"))
         if rows:

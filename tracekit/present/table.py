@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit.analysis.base import Column, Result, Unit
+from tracekit.plain import plain, plain_lines
 from tracekit.present.structured import describe, shown_columns
 from tracekit.present.units import NOT_AVAILABLE, show
 
@@ -31,7 +32,7 @@ def print_result(console: Console, result: Result, *, brief: bool = False) -> No
     if result.rows:
         _print_cells(console, result, brief=brief)
     for missing in result.missing:
-        console.print(Text("  " + describe(missing.reason, missing.where), style="yellow"))
+        console.print(Text("  " + plain(describe(missing.reason, missing.where)), style="yellow"))
     console.print()
 
 
@@ -82,7 +83,7 @@ def _columns(result: Result, *, brief: bool) -> list[Column]:
 
 
 def _cell(row: object, column: Column) -> str:
-    text = show(getattr(row, column.name), column.unit)
+    text = plain(show(getattr(row, column.name), column.unit))
     return "all" if column.is_dim and text == NOT_AVAILABLE else text
 
 
@@ -98,9 +99,9 @@ def print_rows(names: list[str], rows: list[tuple[Any, ...]], stream: TextIO) ->
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="cyan")
     for place, name in enumerate(names):
         numbers = any(isinstance(row[place], (int, float)) for row in rows)
-        table.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+        table.add_column(Text(plain(name)), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else plain_lines(str(cell))) for cell in row))
     plain_console(stream).print(table)
 
 

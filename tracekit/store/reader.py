@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
+
+_Result = TypeVar("_Result")
 
 
 class Reader:
@@ -31,17 +35,36 @@ class Reader:
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
-    ) -> duckdb.DuckDBPyConnection:
-        """Run one statement and return the connection, to fetch from."""
-        with interruptible():
-            return self._connection.execute(sql, parameters)
+    ) -> None:
+        """Run a statement for what it does."""
+        self._apart(lambda: self._connection.execute(sql, parameters))
 
     def rows(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
     ) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with interruptible():
-            return self.execute(sql, parameters).fetchall()
+        return self.table(sql, parameters)[1]
+
+    def table(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        most: int | None = None,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The names of the columns of a query and its rows, ``most`` at most.
+
+        Raises:
+            duckdb.Error: it is no query, or cannot be answered.
+            KeyboardInterrupt: while it ran.
+        """
+
+        def ask() -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = self._connection.execute(sql, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return names, cursor.fetchall() if most is None else cursor.fetchmany(most)
+
+        return self._apart(ask)
 
     def scalar(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The first column of the first row, or None where there is no row."""
@@ -62,17 +85,22 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _apart(self, work: Callable[[], _Result]) -> _Result:
+        """Do it in another thread: DuckDB looks for Ctrl-C in the main one only while it has work
+        for it there, and not at all while other threads do it."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        future = _others().submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            # It may not have begun yet, and what is not running cannot be stopped.
+            while not future.done():
+                self.interrupt()
+                wait([future], timeout=0.05)
+            raise
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """DuckDB makes a plain error of the interrupt that ended a query.
 
-    Raises:
-        KeyboardInterrupt: what it was.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":
-            raise KeyboardInterrupt from error
-        raise
+@functools.cache
+def _others() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "tracekit-store")

@@ -20,7 +20,7 @@ from tracekit import __version__
 from tracekit.errors import StoreError
 from tracekit.store.building import disk_errors, identity_of, only_one, place_for
 from tracekit.store.opening import first_line, log_of, open_readable, opening_error
-from tracekit.store.reader import Reader, interruptible
+from tracekit.store.reader import Reader
 from tracekit.store.writer import ROW_GROUP, Writer
 
 SCHEMA_VERSION = 4
@@ -103,7 +103,7 @@ def create(
             ``base`` cannot be read, or what is at ``path`` has changed since we began.
     """
     began_with = identity_of(path)
-    with place_for(path) as (building, overflow), disk_errors(path), interruptible():
+    with place_for(path) as (building, overflow), disk_errors(path):
         connection = _connect_new(path, building, overflow, memory_limit, threads)
         try:
             writer = Writer(connection, path)

@@ -58,17 +58,31 @@ class Writer(Reader):
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
-    ) -> duckdb.DuckDBPyConnection:
+    ) -> None:
         """Run one statement, which sees all that was appended."""
-        while self._rows:
-            self.insert(*self._rows.popitem())
-        for table in list(self._tables):
-            self._write(table)
-        return super().execute(sql, parameters)
+        self._flush()
+        super().execute(sql, parameters)
+
+    def table(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        most: int | None = None,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Ask, which sees all that was appended."""
+        self._flush()
+        return super().table(sql, parameters, most=most)
 
     def script(self, sql: str) -> None:
         """Run several statements."""
         self.execute(sql)
+
+    def _flush(self) -> None:
+        while self._rows:
+            self.insert(*self._rows.popitem())
+        for table in list(self._tables):
+            self._write(table)
 
     def _write(self, table: str) -> None:
         import pyarrow as pa  # whoever appends has loaded it

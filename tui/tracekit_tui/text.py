@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
-
-def plain(text: str) -> str:
-    """Without characters that would move the terminal's cursor; brackets and all else stay."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
+from tracekit.plain import plain
 
 
 def narrow(text: str) -> str:

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Footer
 
-from tracekit_tui.text import plain
+from tracekit.plain import plain
 from tracekit_tui.widgets.nav import Nav
 
 if TYPE_CHECKING:

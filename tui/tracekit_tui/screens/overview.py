@@ -13,11 +13,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tracekit.analysis.base import Analyzer, Column, Result, Row, Unit
+from tracekit.plain import plain
 from tracekit.present.structured import describe
 from tracekit.present.units import show
 from tracekit_tui.results import Failure
 from tracekit_tui.screens.base import RunScreen
-from tracekit_tui.text import fit, plain
+from tracekit_tui.text import fit
 from tracekit_tui.widgets.grid import ends
 
 _SPARKS = "▁▂▃▄▅▆▇█"

@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tracekit.analysis.base import Analyzer
+from tracekit.plain import plain
 from tracekit.present.structured import describe
 from tracekit_tui.results import Failure
 from tracekit_tui.screens.base import RunScreen
-from tracekit_tui.text import plain
 from tracekit_tui.widgets.grid import describe_column
 from tracekit_tui.widgets.table import ResultTable
 

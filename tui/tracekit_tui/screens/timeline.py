@@ -8,10 +8,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tracekit.analysis.base import Unit
+from tracekit.plain import plain
 from tracekit.present.units import show
 from tracekit_tui.model import Detail, Kind, Lane, Spot
 from tracekit_tui.screens.base import RunScreen
-from tracekit_tui.text import plain
 from tracekit_tui.widgets.gantt import Gantt
 from tracekit_tui.widgets.paint import legend
 from tracekit_tui.window import axis_text, tick_step
