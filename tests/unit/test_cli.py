@@ -218,3 +218,43 @@ def test_an_internal_error_is_one_line_and_a_traceback_with_debug(
     assert (status, out, err.count("\n")) == (ExitCode.INTERNAL, "", 1)
     assert "RuntimeError: a b" in err
     assert "Traceback" in call(capsys, "--debug", "info", database)[2]
+
+
+def test_query_gives_each_column_a_name(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a"
+    _, out, _ = call(capsys, "query", database, sql, "--format", "json")
+    assert json.loads(out) == [{"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4}]
+
+
+def test_query_takes_one_statement(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(capsys, "query", database, "SELECT 1; SELECT 2")
+    assert (status, out) == (ExitCode.USAGE, "")
+    assert err == "tracekit: several statements: give them one at a time\n"
+
+
+def test_a_trace_in_place_of_a_database(
+    tmp_path: Path, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "rank0.json"
+    for command in ("report", "info", "tui"):
+        status, _, err = call(capsys, command, trace)
+        assert status == ExitCode.STORE
+        expected = f"to load traces: tracekit ingest {trace} -o run.db"
+        assert err == f"tracekit: {trace}: is no database; {expected}\n"
+
+
+def test_names_do_not_move_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is piped is as it is; a table, and all that is said, shows no control characters."""
+    name = "a\x1b[31mred\x9b32m\u202e\x7f"
+    trace = TraceBuilder(rank=0, world_size=1)
+    trace.kernel(name, 0, 30)
+    file = trace.write(tmp_path / "\x1b]0;title\x07.json")
+    status, _, err = call(capsys, "ingest", file, tmp_path / "no\x1b2J", "-o", "x")
+    assert (status, err) == (3, f"tracekit: {tmp_path}/no�2J: no such file or folder\n")
+    call(capsys, "ingest", file, "-o", tmp_path / "run.db")
+    for command in (("info",), ("report",), ("query", "SELECT name FROM events")):
+        _, out, err = call(capsys, command[0], tmp_path / "run.db", *command[1:])
+        assert not set("\x1b\x9b\u202e\x7f\x07") & set(out + err), command
+    sql = "SELECT name FROM events WHERE cat = 'kernel'"
+    _, out, _ = call(capsys, "query", tmp_path / "run.db", sql, "--format", "csv")
+    assert out == f"name\n{name}\n"

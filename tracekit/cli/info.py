@@ -9,7 +9,7 @@ import click
 
 
 @click.command()
-@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("database", type=click.Path(path_type=Path, readable=False))
 def command(database: Path) -> None:
     """Say what a database holds: run, files, ranks, tables, and what is damaged, with its place."""
     from tracekit.cli.opened import open_aloud

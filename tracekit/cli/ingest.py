@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="Database to make."
 )
@@ -76,6 +76,7 @@ def ingest_aloud(
     """
     from tracekit.ingest.run import ingest
 
+    added = bool(options.get("append")) and output.exists()
     with cleaned_up(), _bar(quiet=quiet) as progress:
         summary = ingest(paths, output, progress=progress, **options)
     if quiet:
@@ -83,7 +84,8 @@ def ingest_aloud(
     for warning in summary.warnings:
         say(warning)
     ranks = "1 rank" if len(summary.ranks) == 1 else f"{len(summary.ranks)} ranks"
-    say(f"{ranks}, {summary.events:,} events in {output}")
+    events = f"{summary.events:,} events"
+    say(f"{events} added; {ranks} in {output}" if added else f"{ranks}, {events} in {output}")
 
 
 @contextlib.contextmanager

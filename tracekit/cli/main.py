@@ -44,7 +44,8 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 ok, 1 internal error, 2 usage, 3 unreadable input, 4 database, "
-    "5 the run cannot answer, 130 interrupted. `run` returns the status of the command it ran.",
+    "5 the run cannot answer, 6 damage under --strict, 130 interrupted. "
+    "`run` returns the status of the command it ran.",
 )
 @click.version_option(__version__, prog_name="tracekit")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")

@@ -16,7 +16,7 @@ from tracekit.plain import plain_lines
 
 
 @click.command()
-@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("database", type=click.Path(path_type=Path, readable=False))
 @click.argument("sql")
 @click.option(
     "--format",

@@ -19,7 +19,7 @@ FORMATS = ("table", "json", "csv", "markdown")
 
 
 @click.command()
-@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("database", type=click.Path(path_type=Path, readable=False))
 @click.option("-a", "--analyzer", "names", multiple=True, help="Only this analyzer; repeatable.")
 @click.option("--by", "by", multiple=True, help="Group by rank, stage, step; repeatable.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)

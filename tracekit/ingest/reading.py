@@ -26,7 +26,15 @@ _LARGEST_TEXT = 32 << 20
 _PEEK_BYTES = 4 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NO_EVENTS = b'{"traceEvents":[]'
+# As Kineto writes it.
+_AN_EVENT_ALONE = re.compile(rb'\{\s*"ph"\s*:\s*"[A-Za-z]"\s*,')
 _AN_EVENT = re.compile(rb'\[\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
+
+
+def events_begin(data: bytes) -> int | None:
+    """Where the first whole event stands in text that lacks its begin."""
+    found = _AN_EVENT_ALONE.search(data)
+    return found.start() if found else None
 
 
 class Reading:
@@ -70,10 +78,10 @@ class Reading:
             self._send({"frame": "open", "header": {}}, [])
             self._finish({})
             return
-        prefix = found[:at] if root != "list" else b""
+        prefix = found[:at] if root == "object" else b""
         header = self._header(prefix) if prefix else {}
         early = header
-        if prefix and "distributedInfo" not in header:
+        if root != "list" and "distributedInfo" not in header:
             early = self._peek() | header
         self._send({"frame": "open", "header": early}, [])
         rest, base, counts = self._events(found[at:], at, list_root=root == "list")
@@ -86,10 +94,14 @@ class Reading:
             root, at = scan.find_events(data)
         if root in ("object", "list"):
             return data, root, at
-        for pattern in () if _is_binary(data) else (_EVENTS_KEY, _AN_EVENT):
-            if found := pattern.search(data):
-                self._note("header", 0, "what stands before the events is damaged")
-                return data, "object", found.end()
+        body = b"" if _is_binary(data) else data
+        if found := _EVENTS_KEY.search(body) or _AN_EVENT.search(body):
+            self._note("header", 0, "what stands before the events is damaged")
+            return data, "object", found.end()
+        if headless := events_begin(body):
+            self._note("header", 0, "the file lacks its begin")
+            self._partial = True
+            return data, "headless", headless
         if not data.strip():
             return data, "none", 0
         if root == "unknown" and ended:
@@ -203,6 +215,9 @@ class Reading:
         else:
             whole = text.members(b'{"traceEvents":[', rest)
             found, wrong = whole or {}, whole is None
+            if whole is not None and (again := _EVENTS_KEY.search(rest)):
+                self._note("trailing", base + again.start(), "a second traceEvents: left out")
+                self._partial = True
         if wrong:
             events = _NO_EVENTS if prefix else b"[]"
             kind, detail = _WRONG[text.fault(events + rest)]
@@ -233,7 +248,7 @@ class Reading:
         for at, detail in self._unpacker.damage:
             self._note("compression", at, detail)
             self._partial = True
-        empty = self._is_empty and not self._damage
+        empty = self._is_empty and all(kind in _NO_DAMAGE for kind, *_ in self._damage)
         if empty:
             self._note("empty", 0, "the file holds no event")
         state = "partial" if self._partial else "whole"
@@ -253,6 +268,7 @@ class Reading:
         self._damage.append((kind, at, 1, detail))
 
 
+_NO_DAMAGE = ("not an event",)
 _WRONG = {
     "cut": ("truncated", "the file ends within its header"),
     "bad": ("header", "what stands behind the events is not valid JSON"),

@@ -21,6 +21,10 @@ from tracekit.store import Writer
 from tracekit.store.building import scratch_folder
 from tracekit.store.store import create, refuse_to_replace, sql_file
 
+_A_DAY_NS = 86_400 * 10**9
+# Ranks of one run are captured at its same steps, or as late as a run that started again.
+_A_RUN_NS = 3 * _A_DAY_NS
+
 
 @dataclass(slots=True)
 class Summary:
@@ -87,7 +91,9 @@ def ingest(
             load_run_files(writer, found, loader)
             _derive(writer)
             derived = _found_wrong(writer, list(loader.ranks))
-            loader.warnings += derived
+            loader.warnings += derived + _strangers(writer)
+            if given:
+                loader.warnings += given.unused()
             if strict and (damaged := loader.damaged + derived):
                 more = f" (and {len(damaged) - 1} more)" if damaged[1:] else ""
                 raise DamageError(f"{damaged[0]}{more}; --strict: nothing was written")
@@ -98,9 +104,11 @@ def ingest(
 def _check_output(output: Path, *, force: bool, append: bool) -> None:
     if force and append:
         raise UsageError("--force replaces the database and --append adds to it: give one of them")
+    if output.is_dir():
+        raise UsageError(f"{output}: is a folder; give the database a name in it")
+    refuse_to_replace(output)
     if output.exists() and not (force or append):
         raise UsageError(f"{output}: exists; give --force to replace it, or --append to add to it")
-    refuse_to_replace(output)
 
 
 def _before(writer: Writer) -> list[Capture]:
@@ -123,6 +131,28 @@ def _found_wrong(writer: Writer, ranks: list[int]) -> list[str]:
             [ranks],
         )
     ]
+
+
+def _strangers(writer: Writer) -> list[str]:
+    """Ranks that can hardly be of one run: nothing forbids them, and no figure of both is true."""
+    said = []
+    sizes = writer.rows(
+        "SELECT world_size, min(rank) FROM rank WHERE world_size IS NOT NULL GROUP BY 1 ORDER BY 2"
+    )
+    if len(sizes) > 1:
+        parts = ", ".join(f"{size} says rank {rank}" for size, rank in sizes)
+        said.append(f"ranks of different runs? the world size is {parts}")
+    spans = writer.rows(
+        "SELECT rank, min(start_ns), max(end_ns) FROM file WHERE start_ns IS NOT NULL "
+        "GROUP BY rank ORDER BY 2"
+    )
+    if spans and spans[-1][1] - min(end for _, _, end in spans) > _A_RUN_NS:
+        days = (spans[-1][1] - spans[0][1]) // _A_DAY_NS
+        said.append(
+            f"ranks of different runs? rank {spans[-1][0]} was captured {days} days after "
+            f"rank {spans[0][0]}"
+        )
+    return said
 
 
 def _derive(writer: Writer) -> None:

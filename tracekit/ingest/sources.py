@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from tracekit.errors import InputError, UsageError
+from tracekit.ingest import reading
 from tracekit.store.building import is_unpacked
 from tracekit_collectors import records
 
@@ -76,8 +77,10 @@ def find(paths: Sequence[Path], scratch: Path) -> Sources:
                     # What another ingest unpacks is no file of the user's.
                     if not any(map(is_unpacked, file.relative_to(each).parts[:-1])):
                         _add(found, file, str(file), scratch, named=False)
-            else:
+            elif each.is_file():
                 _add(found, each, str(each), scratch, named=True)
+            else:
+                raise InputError(f"{each}: is no file")
     found.traces = list({trace.path.resolve(): trace for trace in reversed(found.traces)}.values())
     found.traces.reverse()
     if not found.traces:
@@ -202,6 +205,8 @@ def _looks_like_a_trace(file: Path) -> bool:
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] == b"{":
         return any(mark in head for mark in _MARKS) or len(head) == _HEAD_BYTES
+    if start[:1] not in (b"", b"["):
+        return reading.events_begin(start) is not None  # its begin was lost
     return not start or (start[:1] == b"[" and (b'"ph"' in head or not start[1:].strip(b" \n]")))
 
 
@@ -224,6 +229,8 @@ class RankMap:
             UsageError: it cannot be read, or a line is not what it should be.
         """
         self._lines: list[tuple[str, int]] = []
+        self._shown = path
+        self._used: set[str] = set()
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -235,6 +242,8 @@ class RankMap:
             name, rank = (["", *line.rsplit(None, 1)])[-2:]
             if not name or not (rank.isascii() and rank.isdigit()) or int(rank) >= 1 << 31:
                 raise UsageError(f"--rank-map {path}, line {number}: not FILE RANK: {line!r}")
+            if any(name == other and int(rank) != theirs for other, theirs in self._lines):
+                raise UsageError(f"--rank-map {path}, line {number}: {name} has another rank above")
             self._lines.append((name, int(rank)))
         self._folder = path.parent
 
@@ -244,5 +253,14 @@ class RankMap:
             names = {trace.shown, trace.name, str(trace.path)}
             same = (self._folder / name).resolve() == trace.path.resolve()
             if same or any(each == name or fnmatch.fnmatchcase(each, name) for each in names):
+                self._used.add(name)
                 return rank
         return None
+
+    def unused(self) -> list[str]:
+        """What fitted no file, a line each."""
+        return [
+            f"--rank-map {self._shown}: {name}: no such file among these"
+            for name, _ in self._lines
+            if name not in self._used
+        ]

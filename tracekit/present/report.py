@@ -90,7 +90,9 @@ def trust(reader: Reader) -> list[str]:
         )
     damaged = reader.scalar("SELECT sum(count)::BIGINT FROM damage WHERE severity = 'damage'")
     if damaged:
-        lines.append(f"Damage    {damaged} events skipped, repaired or left out: tracekit info")
+        lines.append(
+            f"Damage    {damaged} events or parts skipped, repaired or left out: tracekit info"
+        )
     return lines
 
 

@@ -9,6 +9,7 @@ the user is changed or removed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ _ENTRY_HEAD = 16
 _END_OF_CHANGE = b"\x64\x00\x64\xff\xff"
 _LOG_MAGIC = b"\x64\x00\x62"
 _LOG_HEAD_BYTES = 256
+_TRACE_HEAD = 64
 
 
 class StoreLockedError(StoreError):
@@ -83,6 +85,12 @@ def opening_error(path: Path, error: duckdb.Error) -> StoreError:
         holder = _HOLDER.search(text)
         program = Path(holder.group(1)).name if holder else ""
         return StoreLockedError(path, program, int(holder.group(2)) if holder else 0)
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        head = file.read(_TRACE_HEAD)
+        if head.startswith(b"\x1f\x8b") or head.lstrip()[:1] in (b"{", b"["):
+            return StoreError(
+                f"{path}: is no database; to load traces: tracekit ingest {path} -o run.db"
+            )
     return StoreError(f"{path}: cannot be opened: {first_line(error)}")
 
 
