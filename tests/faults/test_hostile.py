@@ -458,3 +458,12 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_database_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder; give the database a name in it"):
         ingest([tmp_path], tmp_path)
+
+
+def test_a_damaged_key_of_the_events_makes_no_event_of_a_device(tmp_path: Path) -> None:
+    events = [{"ph": "X", **NAME, "name": f"n{n}", "ts": n} for n in range(9)]
+    root = {"deviceProperties": [{"name": "H100"}], "traceEvents": events, "baseTimeNanoseconds": 0}
+    with loaded(tmp_path, json.dumps(root).replace("traceEvents", "trace\x80vents").encode()) as r:
+        assert r.scalar("SELECT count(*) FROM event") == 9
+        assert r.scalar("SELECT device_name FROM rank") == "H100"
+        assert r.rows("SELECT kind FROM damage") == [("header",)]

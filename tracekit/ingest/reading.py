@@ -95,7 +95,8 @@ class Reading:
         if root in ("object", "list"):
             return data, root, at
         body = b"" if _is_binary(data) else data
-        if found := _EVENTS_KEY.search(body) or _AN_EVENT.search(body):
+        lists = (found for found in _AN_EVENT.finditer(body) if text.is_event(body, found.end()))
+        if found := _EVENTS_KEY.search(body) or next(lists, None):
             self._note("header", 0, "what stands before the events is damaged")
             return data, "object", found.end()
         if headless := events_begin(body):

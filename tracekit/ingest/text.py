@@ -19,6 +19,7 @@ _CONTROL = dict.fromkeys(range(32), "�") | {0x09: " "}
 _OTHER_LAYOUT = re.compile(rb"[,:][^ ]| {2}|[\[{] ")
 _AFTER_EVENTS = re.compile(rb'\]\s*(?:,\s*"|\}\s*$)')
 _FORBIDDEN = re.compile(rb"[^\t\r\n\x20-\xff]")
+_LONGEST_LOOK = 1 << 16
 _MOST_PARSED = 64 << 20  # bytes: members behind the events may hold thousands of brackets
 _SALVAGED = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "host_name")
 
@@ -98,6 +99,17 @@ def fault(data: bytes) -> str:
     except (ValueError, RecursionError):
         return "bad"
     return "more"
+
+
+def is_event(data: bytes, at: int) -> bool:
+    """Whether the object that begins there says what kind of event it is, whole or not: a header
+    holds lists of objects too."""
+    part = data[at : at + _LONGEST_LOOK]
+    try:
+        found, _ = json.JSONDecoder(strict=False).raw_decode(part.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return b'"ph"' in part.partition(b"}")[0]
+    return isinstance(found, dict) and "ph" in found
 
 
 def first_members(data: bytes) -> dict[str, Any] | None:
