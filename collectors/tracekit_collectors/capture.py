@@ -1,24 +1,26 @@
-"""One capture in one rank: counts steps, opens and closes the window, keeps the manifest.
+"""The capture of one rank: opens and closes its windows, and keeps its manifest.
 
-A process becomes a rank when it steps an optimizer for the first time. Nothing here uses the
-network, a barrier or a collective.
+A process becomes a rank when its first training step ends. Nothing here uses the network, a barrier
+or a collective.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import socket
 import threading
 import time
-import weakref
 from pathlib import Path
 from typing import Any
 
 from tracekit_collectors import log, memory, notes, records
+from tracekit_collectors.api import declared_mesh
+from tracekit_collectors.guard import Guard
 from tracekit_collectors.hooks import quietly
 from tracekit_collectors.options import Options, from_environment
 from tracekit_collectors.patches import mesh_dims, observed
+from tracekit_collectors.rank import manifest_of
+from tracekit_collectors.steps import StepCounter
 from tracekit_collectors.torch_profiler import Window, another_is_running
 
 _current: Capture | None = None
@@ -34,6 +36,17 @@ def current() -> Capture:
     return _current
 
 
+def begin(options: Options, directory: Path) -> Capture:
+    """A capture that the program itself asks for. Where there is one already, it goes on: there is
+    one profiler in a process."""
+    global _current
+    if not current().is_closed:
+        return current()
+    log.write_to(directory)
+    _current = Capture(options, directory)
+    return _current
+
+
 def forget() -> None:
     """In a forked child: what it inherited belongs to its parent."""
     global _current, _forgotten
@@ -41,55 +54,67 @@ def forget() -> None:
 
 
 class Capture:
-    """States: waiting -> open -> closed. Closed for good: finished, or incomplete and why."""
+    """States: waiting -> open -> waiting for the next window, or closed.
+
+    Closed for good: finished, or incomplete and why.
+    """
 
     def __init__(self, options: Options, directory: Path | None) -> None:
         self._options = options
         self._directory = directory
-        # Weak: a capture keeps no model alive. The boundary's step ends a training step.
-        self._known: list[weakref.ref[Any]] = []
-        self._boundary: weakref.ref[Any] | None = None
+        self._counter = StepCounter()
+        self._recordings = options.recordings()
+        self._next = next(self._recordings, None)
         self._steps = 0
         self._thread: threading.Thread | None = None  # on which the last step ended
         self._window: Window | None = None
-        self._closed = directory is None
+        self._guard = Guard(self._end_early)
+        self._packing: list[threading.Thread] = []
         self._manifest: records.RankManifest | None = None
         self._name = ""
+        self.is_closed = directory is None
 
-    def optimizer_stepped(self, optimizer: Any, *, outermost: bool) -> None:
-        """Called after each optimizer step. The outermost of the first optimizer ends a step."""
-        if self._closed:
-            return
-        if not any(known() is optimizer for known in self._known):
-            self._known = [known for known in self._known if known() is not None]
-            self._known.append(weakref.ref(optimizer))
-        if not outermost:
-            return
-        if self._boundary is None or self._boundary() is None:
-            self._boundary = weakref.ref(optimizer)
-        if optimizer is self._boundary():
+    def optimizer_stepped(self, optimizer: Any, *, outermost: bool, in_backward: bool) -> None:
+        """Called after each optimizer step."""
+        if not self.is_closed:
+            stepped = self._counter.optimizer_stepped
+            self._after(stepped(optimizer, outermost=outermost, in_backward=in_backward))
+
+    def backward_ended(self) -> None:
+        """Called after each backward pass."""
+        if not self.is_closed:
+            self._after(self._counter.backward_ended())
+
+    def step_said(self, source: str) -> None:
+        """The program, or its engine, says that a training step has ended."""
+        if not self.is_closed:
+            self._after(self._counter.said(source))
+
+    def expect(self, source: str) -> None:
+        """From the start the steps will be said, and no optimizer ends one."""
+        self._counter.expect(source)
+
+    def step_aside(self) -> None:
+        """The program starts a profiler: end ours, and keep what it has."""
+        if not self.is_closed and self._window is not None and not self._window.busy:
+            self._end_early("the program started a profiler of its own")
+
+    def close(self) -> None:
+        """No more steps are counted, and nothing of the program is held."""
+        self.is_closed = True
+        self._window = None
+        self._counter.forget()
+
+    def end(self) -> None:
+        """The program has done what it wanted to be captured: as at the end of the process."""
+        self._at_exit()
+
+    def _after(self, step_ended: bool) -> None:
+        if step_ended:
             try:
                 self._step_ended()
             except Exception as error:  # noqa: BLE001 - a capture that fails must not harm training
                 self._fail(f"{type(error).__name__}: {error}")
-
-    def step_aside(self) -> None:
-        """The program starts a profiler: end ours, and keep what it has."""
-        window = self._window
-        if self._closed or window is None or window.busy:
-            return
-        self._end_early("the program started a profiler of its own")
-
-    def close(self) -> None:
-        """No more steps are counted, and nothing of the program is held."""
-        self._closed = True
-        self._window = None
-        self._known = []
-        self._boundary = None
-
-    @property
-    def _optimizers(self) -> list[Any]:
-        return [found for known in self._known if (found := known()) is not None]
 
     def _step_ended(self) -> None:
         if self._manifest is None:
@@ -98,14 +123,15 @@ class Capture:
         window, manifest = self._window, self._manifest
         assert manifest is not None
         manifest.steps_seen = self._steps
+        manifest.step_source = self._counter.source
         previous, self._thread = self._thread, threading.current_thread()
         if window is not None:
             if window.lost:
                 self._fail("another profiler took the session, or the steps change their thread")
                 return
-            self._record_step(self._steps - 1)
+            self._record_step(window, self._steps - 1)
             window.step()
-        elif self._steps == 1 + self._options.wait:
+        if self._window is None and self._next is not None and self._steps == self._next.start:
             if previous is not None and previous is not self._thread:
                 self._fail("the steps change their thread, and a profiler is bound to one")
             else:
@@ -113,86 +139,82 @@ class Capture:
 
     def _begin(self) -> None:
         """The process has turned out to be a rank."""
-        import torch
-
-        rank, world, local = _where()
-        kind = memory.device_kind(self._optimizers)
-        self._name = records.stem(rank)
-        self._manifest = records.RankManifest(
-            rank=rank,
-            world_size=world,
-            local_rank=local,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            device_kind=kind,
-            torch_version=torch.__version__,
-            step_source=f"optimizer {type(self._optimizers[0]).__name__}",
-            schedule={
-                "wait": self._options.wait,
-                "warmup": self._options.warmup,
-                "active": self._options.active,
-            },
-        )
-        if kind == "cuda":
-            device = torch.cuda.get_device_properties(torch.cuda.current_device())
-            self._manifest.device_name = device.name
-            self._manifest.device_bytes = device.total_memory
+        self._manifest = manifest_of(self._counter.optimizers, self._options)
+        self._name = records.stem(self._manifest.rank)
         atexit.register(_let_threads_settle)
         atexit.register(self._at_exit)
         self._write()
 
     def _open(self) -> None:
         assert self._manifest is not None
+        assert self._next is not None
         if another_is_running():
             self._fail("the program runs a profiler of its own; it is left alone")
             return
-        self._window = Window(
-            self._steps, self._options.warmup, self._options.active, self._recorded
-        )
+        self._window = Window(self._next, self._options.collect, self._recorded)
+        self._manifest.windows.append(records.WindowRecord(cost_ns=self._window.cost_ns))
         self._start_state()
         observed.recording = True
+        self._guard.install()
         self._window.start()
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether the window is the first, whose model state the manifest holds."""
+        assert self._manifest is not None
+        return len(self._manifest.windows) == 1
 
     def _start_state(self) -> None:
         assert self._manifest is not None
-        self._manifest.model_state = memory.model_state(self._optimizers, "start")
+        if self._is_first:
+            self._manifest.model_state = memory.model_state(self._counter.optimizers, "start")
 
-    def _record_step(self, step: int) -> None:
+    def _record_step(self, window: Window, step: int) -> None:
         """Note what the step that just ended holds, while its gradients are still there."""
         assert self._manifest is not None
-        active = step - (1 + self._options.wait + self._options.warmup)
-        if active < -1:
-            return
-        if active == -1:  # the last warm-up step: the next one is recorded
+        plan, optimizers = window.recording, self._counter.optimizers
+        if step == plan.first - 1:  # the last warm-up step: the next one is recorded
             self._start_state()
-            return
-        self._manifest.captured_steps.append(step)
-        self._manifest.grads[str(step)] = memory.gradient_storage(self._optimizers)
-        if active == self._options.active - 1:
-            self._manifest.model_state += memory.model_state(self._optimizers, "end")
+        elif step >= plan.first:
+            self._manifest.windows[-1].steps.append(step)
+            self._manifest.grads[str(step)] = memory.gradient_storage(optimizers)
+            if step == plan.last and self._is_first:
+                self._manifest.model_state += memory.model_state(optimizers, "end")
 
     def _recorded(self) -> None:
         """The profiler has stopped and holds a trace."""
-        window = self._window
-        assert self._manifest is not None
-        observed.recording = False
+        window, manifest = self._window, self._manifest
         assert window is not None
-        self.close()
+        assert manifest is not None
         assert self._directory is not None
-        path = records.trace_path(self._directory, self._name)
-        complete = len(self._manifest.captured_steps) == self._options.active
-        if self._manifest.captured_steps:
-            window.export(path)
-            self._manifest.trace = path.name
-        if complete:
-            self._manifest.state = "finished"
-        self._manifest.cost_ns = window.cost_ns
+        record = manifest.windows[-1]
+        self._leave_window()
+        if record.steps:
+            number = len(manifest.windows) - 1
+            plain = records.trace_path(self._directory, self._name, number)
+            window.export(plain)
+            record.trace = plain.name + ".gz"
+            self._packing.append(window.pack(plain))
+        if len(record.steps) < self._options.active:
+            self.close()
+        else:
+            self._next = next(self._recordings, None)
+            if self._next is None:
+                manifest.state = "finished"
+                self.close()
         self._write()
+
+    def _leave_window(self) -> None:
+        if self._window is not None and self._manifest and not self._manifest.windows[-1].steps:
+            self._manifest.windows.pop()
+        self._window = None
+        observed.recording = False
+        self._guard.remove()
 
     def _fail(self, why: str) -> None:
         window = self._window
+        self._leave_window()
         self.close()
-        observed.recording = False
         if window is not None and not window.busy:
             quietly(window.discard)
         log.write(f"rank {self._manifest.rank if self._manifest else '?'}: capture ended: {why}")
@@ -209,36 +231,61 @@ class Capture:
         manifest.pipeline = dict(observed.pipeline)
         manifest.gathered = observed.gathered
         try:
-            manifest.mesh = mesh_dims(manifest.rank) or manifest.mesh
+            manifest.mesh = self._mesh(manifest) or manifest.mesh
             records.write_manifest(self._directory, self._name, manifest)
         except Exception as error:  # noqa: BLE001 - a full disk must not end training
             log.write(f"rank {manifest.rank}: manifest: {type(error).__name__}: {error}")
 
+    def _mesh(self, manifest: records.RankManifest) -> list[records.MeshDim]:
+        """What the program declares counts before what was seen of it."""
+        try:
+            return declared_mesh(manifest.rank, manifest.world_size) or mesh_dims(manifest.rank)
+        except ValueError as error:
+            if str(error) not in manifest.problems:
+                manifest.problems.append(str(error))
+                log.write(f"rank {manifest.rank}: {error}")
+            return mesh_dims(manifest.rank)
+
     def _at_exit(self) -> None:
-        if self._closed or self._manifest is None or self._manifest.pid != os.getpid():
-            return  # closed, or a fork of the rank
-        if self._window is None:
-            first = 1 + self._options.wait + self._options.warmup
+        manifest = self._manifest
+        if manifest is None or manifest.pid != os.getpid():
+            return  # no rank, or a fork of one
+        if self._window is not None:
+            self._end_early("the process ended in the window")
+            if self._options.every is not None and manifest.windows and manifest.cut_step is None:
+                manifest.state = "finished"  # the windows that it came to are whole
+                self._write()
+        elif not self.is_closed and manifest.windows and self._options.every is not None:
+            manifest.state = "finished"  # as many windows as it came to
+            self.close()
+            self._write()
+        elif not self.is_closed:
+            assert self._next is not None
             self._fail(
-                f"the process ended after {self._steps} steps; the window would have been "
-                f"steps {first} to {first + self._options.active - 1} (counted from 0)"
+                f"the process ended after {self._steps} steps; the next window would have been "
+                f"steps {self._next.first} to {self._next.last} (counted from 0)"
             )
-            return
-        self._end_early("the process ended in the window")
+        for thread in self._packing:
+            thread.join()
+        if self._packing:
+            self._packing.clear()
+            self._write()  # what packing took
 
     def _end_early(self, why: str) -> None:
         """Close the window before its plan does, and keep the steps that it has."""
         window, manifest = self._window, self._manifest
-        assert window is not None
-        assert manifest is not None
+        if window is None or manifest is None or window.busy:
+            return
         try:
             if window.lost:
                 self._fail("another profiler took the session, or the steps change their thread")
                 return
             manifest.state = f"incomplete: {why}"
+            if manifest.windows[-1].steps:
+                manifest.cut_step = self._steps  # its mark is in the trace, and ends here
             window.stop()
-            self._window = None
-            if not self._closed:
+            if not self.is_closed:
+                self._leave_window()
                 self._fail(f"{why} before a step was recorded")
         except Exception as error:  # noqa: BLE001 - the exit status is the program's own
             self._fail(f"{type(error).__name__}: {error}")
@@ -253,16 +300,3 @@ def _let_threads_settle() -> None:
     in short runs. Sleeping lets go of the interpreter, so the thread gets its turn.
     """
     time.sleep(0.05)
-
-
-def _where() -> tuple[int, int, int]:
-    """Rank, world size and local rank: from torch.distributed, else from the launcher."""
-    import torch.distributed as dist
-
-    environment = os.environ
-    local = int(environment.get("LOCAL_RANK", environment.get("SLURM_LOCALID", "0")))
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size(), local
-    rank = int(environment.get("RANK", environment.get("SLURM_PROCID", "0")))
-    world = int(environment.get("WORLD_SIZE", environment.get("SLURM_NTASKS", "1")))
-    return rank, world, local

@@ -6,6 +6,7 @@ the program it watches.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -68,21 +69,23 @@ _armed = False
 
 
 def arm() -> None:
-    """Wait for torch. A second call, or one in a forked child, does nothing."""
+    """Wait for torch, or take it as it is. A second call or one in a forked child does nothing."""
     global _armed
     if _armed:
         return
     _armed = True
-    finder = _AfterImport(
-        {
-            "torch": _after_torch,
-            "torch.distributed.device_mesh": _with("patches", "device_mesh"),
-            "torch.distributed.pipelining.stage": _with("patches", "pipeline_stage"),
-            "torch.distributed.pipelining.schedules": _with("patches", "pipeline_schedule"),
-            "torch.distributed.fsdp._fully_shard._fsdp_param": _with("patches", "fsdp_param"),
-            "torch.nn.parallel.distributed": _with("patches", "data_parallel"),
-        }
-    )
+    waiting = {
+        "torch": _after_torch,
+        "torch.distributed.device_mesh": _with("patches", "device_mesh"),
+        "torch.distributed.pipelining.stage": _with("patches", "pipeline_stage"),
+        "torch.distributed.pipelining.schedules": _with("patches", "pipeline_schedule"),
+        "torch.distributed.fsdp._fully_shard._fsdp_param": _with("patches", "fsdp_param"),
+        "torch.nn.parallel.distributed": _with("patches", "data_parallel"),
+        "deepspeed.runtime.engine": _with("patches", "deepspeed_engine"),
+    }
+    for name in [name for name in waiting if name in sys.modules]:
+        quietly(waiting.pop(name), sys.modules[name])
+    finder = _AfterImport(waiting)
     sys.meta_path.insert(0, finder)
 
     def disarm() -> None:
@@ -126,7 +129,10 @@ def _after_torch(torch: ModuleType) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) in stepping:
             del stepping[stepping.index(id(optimizer)) :]
-        quietly(_stepped, optimizer, not stepping)
+        in_backward = torch._C._current_graph_task_id() != -1
+        if in_backward:
+            quietly(_watch_backward, torch)
+        quietly(_stepped, optimizer, not stepping, in_backward)
 
     for hook in (before, after):
         # What torch.compiler.disable sets, without importing the compiler: a compiled optimizer
@@ -149,13 +155,38 @@ def _watch_profilers(torch: ModuleType) -> None:
     cls._prepare_trace = prepare
 
 
+_watched: list[ModuleType] = []
+
+
+def _watch_backward(torch: ModuleType) -> None:
+    """Only once an optimizer has stepped within a backward pass: others are not touched."""
+    if _watched:
+        return
+    _watched.append(torch)
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        quietly(_backward_ended)
+        return result
+
+    torch.autograd.backward = backward
+
+
 def _step_aside() -> None:
     from tracekit_collectors import capture
 
     capture.current().step_aside()
 
 
-def _stepped(optimizer: Any, outermost: bool) -> None:
+def _backward_ended() -> None:
     from tracekit_collectors import capture
 
-    capture.current().optimizer_stepped(optimizer, outermost=outermost)
+    capture.current().backward_ended()
+
+
+def _stepped(optimizer: Any, outermost: bool, in_backward: bool) -> None:
+    from tracekit_collectors import capture
+
+    capture.current().optimizer_stepped(optimizer, outermost=outermost, in_backward=in_backward)

@@ -24,7 +24,10 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def environment(options: Options, directory: Path) -> dict[str, str]:
-    """The child's environment: ours, with the hooks first on its Python path."""
+    """The child's environment: ours, with the hooks first on its Python path; without them where
+    nothing of the ranks is wanted."""
+    if "torch" not in options.collect:
+        return dict(os.environ)
     inject = str(Path(__file__).parent / "inject")
     ours = dict(os.environ)
     previous = ours.get("PYTHONPATH")
@@ -35,19 +38,25 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
     return ours
 
 
-def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int, str | None]:
-    """Run ``command`` to its end. Returns its status, negative for a signal, and what went wrong
-    with our own part of it, if anything.
+def run(
+    command: Sequence[str], options: Options, directory: Path, *, interval: float = 0.1
+) -> tuple[int, str | None]:
+    """Run ``command`` to its end, with GPU telemetry every ``interval`` seconds.
+
+    Returns its status, negative for a signal, and what went wrong with our own part of it, if
+    anything.
 
     Raises:
         OSError: the command cannot be started.
     """
-    sampler = Sampler(directory)
+    sampler = Sampler(directory, interval)
     began = time.time_ns()
     child = subprocess.Popen(list(command), env=environment(options, directory))
-    sampler.start()
+    if "nvml" in options.collect:
+        sampler.start()
     status = _wait(child)
     sampler.stop()
+    _name_the_dead(directory)
     problem = sampler.problem
     record = {
         "format": records.FORMAT_VERSION,
@@ -56,7 +65,7 @@ def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int,
         "start_ns": began,
         "end_ns": time.time_ns(),
         "exit_status": status,
-        "telemetry": problem or "sampled",
+        "telemetry": problem or ("sampled" if "nvml" in options.collect else "not asked for"),
     }
     try:
         records.write_json(directory / records.RUN_FILE, record)
@@ -64,6 +73,32 @@ def run(command: Sequence[str], options: Options, directory: Path) -> tuple[int,
         # The command has ended as it ended: what we could not write is no reason to say otherwise.
         problem = f"{directory / records.RUN_FILE}: cannot be written: {error.strerror or error}"
     return status, problem
+
+
+def _name_the_dead(directory: Path) -> None:
+    """A rank that was killed (SIGKILL, SIGABRT) could not say so: its manifest still says started.
+
+    Ranks of other nodes may be in the directory too, and theirs are not ours to judge.
+    """
+    for path in records.manifests_in(directory):
+        try:
+            manifest = records.read_manifest(path)
+            is_here = manifest.host == socket.gethostname()
+            if manifest.state == "started" and is_here and not _lives(manifest.pid):
+                manifest.state = "incomplete: the process ended by a signal, an abort or os._exit"
+                records.write_manifest(directory, path.stem, manifest)
+        except (OSError, ValueError, TypeError):
+            continue
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _wait(child: subprocess.Popen[Any]) -> int:

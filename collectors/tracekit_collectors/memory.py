@@ -49,11 +49,14 @@ def gradient_storage(optimizers: Iterable[Any]) -> list[list[int]]:
 
 
 def device_kind(optimizers: Iterable[Any]) -> str:
-    """Type of the device that the parameters are on: cpu, cuda, ..."""
+    """Type of the device that the parameters are on: cpu, cuda, ...; without parameters that of the
+    device in use."""
+    import torch
+
     for category, tensor in _tensors(optimizers):
         if category == "params":
             return str(tensor.device.type)
-    return "cpu"
+    return "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
 
 
 def _tensors(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:

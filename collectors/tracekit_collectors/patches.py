@@ -116,6 +116,25 @@ def pipeline_stage(module: ModuleType) -> None:
     _after(module._PipelineStageBase, "__init__", watch)
 
 
+def deepspeed_engine(module: ModuleType) -> None:
+    """DeepSpeed steps the wrapped optimizer once a group or sub-group: its engine knows."""
+    from tracekit_collectors import capture
+
+    source = "DeepSpeed's engine"
+
+    def made(engine: Any) -> None:
+        capture.current().expect(source)
+        group = getattr(engine, "data_parallel_group", None)
+        if group is not None:
+            observed.groups.setdefault("dp", group)
+
+    def stepped(engine: Any) -> None:
+        capture.current().step_said(source)
+
+    _after(module.DeepSpeedEngine, "__init__", made)
+    _after(module.DeepSpeedEngine, "_take_model_step", stepped)
+
+
 def _backward_kind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     full = kwargs.get("full_backward", args[2] if len(args) > 2 else True)
     return "B" if full else "I"

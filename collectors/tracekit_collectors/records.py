@@ -2,7 +2,8 @@
 
     DIR/run.json                            how the command was run and how it ended
     DIR/rank-RANK.HOST.PID.json             manifest of one rank
-    DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace
+    DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace; of further windows
+                                            rank-RANK.HOST.PID.trace-N.json.gz
     DIR/nvml.HOST.PID.jsonl                 telemetry of one node, a sample a line
     DIR/tracekit.log                        what the collectors had to say
 
@@ -20,21 +21,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RUN_FILE = "run.json"
 LOG_FILE = "tracekit.log"
 
 ACTION_PREFIX = "tracekit.action"
 
 
-def action_name(kind: str, stage: int, chunk: int, virtual_stage: int, microbatch: int) -> str:
+def action_name(
+    kind: str, stage: int, chunk: int, virtual_stage: int | None, microbatch: int
+) -> str:
     """The annotation that marks one pipeline action in a trace.
 
     The data stand in the name, since the second argument of ``record_function`` is lost.
     """
-    return (
-        f"{ACTION_PREFIX} {kind} stage={stage} chunk={chunk} vstage={virtual_stage} mb={microbatch}"
-    )
+    virtual = "" if virtual_stage is None else f" vstage={virtual_stage}"
+    return f"{ACTION_PREFIX} {kind} stage={stage} chunk={chunk}{virtual} mb={microbatch}"
 
 
 @dataclass(slots=True)
@@ -59,6 +61,17 @@ class MeshDim:
 
 
 @dataclass(slots=True)
+class WindowRecord:
+    """One window of a rank."""
+
+    steps: list[int] = field(default_factory=list)  # recorded, by number
+    # File name in the run directory. A process that was killed may have left it without the .gz.
+    trace: str | None = None
+    # What the window took of the training's time: start, stop, export. pack is beside it.
+    cost_ns: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class RankManifest:
     """What one rank says of its capture."""
 
@@ -74,18 +87,18 @@ class RankManifest:
     torch_version: str = ""
     step_source: str = ""  # what the steps were counted by
     steps_seen: int = 0
-    captured_steps: list[int] = field(default_factory=list)
-    schedule: dict[str, int] = field(default_factory=dict)  # wait, warmup, active
-    trace: str | None = None  # file name in the run directory
+    schedule: dict[str, Any] = field(default_factory=dict)  # as asked for: see options.Options
+    windows: list[WindowRecord] = field(default_factory=list)
+    cut_step: int | None = None  # a step that the last window holds a part of: it counts as none
     notes: dict[str, Any] = field(default_factory=dict)
     mesh: list[MeshDim] = field(default_factory=list)
     pipeline: dict[str, Any] = field(default_factory=dict)  # schedule, stages, microbatches
+    # At the start and the end of the first window.
     model_state: list[StateBytes] = field(default_factory=list)
     # Gradient storage at each step's end, step -> [[address, bytes], ...].
     grads: dict[str, list[list[int]]] = field(default_factory=dict)
     # Bytes of gathered (unsharded) parameters as they came and went: [[time_ns, bytes], ...].
     gathered: list[list[int]] = field(default_factory=list)
-    cost_ns: dict[str, int] = field(default_factory=dict)  # start, stop, export
     problems: list[str] = field(default_factory=list)
     format: int = FORMAT_VERSION
 
@@ -100,8 +113,16 @@ def manifest_path(directory: Path, name: str) -> Path:
     return directory / f"{name}.json"
 
 
-def trace_path(directory: Path, name: str) -> Path:
-    return directory / f"{name}.trace.json.gz"
+def trace_path(directory: Path, name: str, window: int) -> Path:
+    """Where the trace of a window is exported to; packed, its name has ``.gz`` added to it."""
+    number = f"-{window}" if window else ""
+    return directory / f"{name}.trace{number}.json"
+
+
+def is_packed_already(path: Path) -> bool:
+    """Whether a trace was packed by a process that was killed before it could remove this one."""
+    ours = re.fullmatch(r"rank-\d+\..*\.trace(-\d+)?\.json", path.name)
+    return bool(ours) and path.with_name(f"{path.name}.gz").exists()
 
 
 def nvml_path(directory: Path) -> Path:
@@ -124,6 +145,11 @@ def write_json(path: Path, record: Any) -> None:
     partial.replace(path)
 
 
+def manifests_in(directory: Path) -> list[Path]:
+    """The manifests of a run directory."""
+    return sorted(path for path in directory.glob("rank-*.json") if ".trace" not in path.name)
+
+
 def write_manifest(directory: Path, name: str, manifest: RankManifest) -> None:
     write_json(manifest_path(directory, name), asdict(manifest))
 
@@ -140,4 +166,5 @@ def read_manifest(path: Path) -> RankManifest:
     known = {name: data[name] for name in RankManifest.__dataclass_fields__ if name in data}
     known["mesh"] = [MeshDim(**item) for item in known.get("mesh", [])]
     known["model_state"] = [StateBytes(**item) for item in known.get("model_state", [])]
+    known["windows"] = [WindowRecord(**item) for item in known.get("windows", [])]
     return RankManifest(**known)

@@ -1,4 +1,4 @@
-"""One window of torch.profiler: started, stepped, stopped and exported as a gzipped trace."""
+"""One window of torch.profiler: started, stepped, stopped, exported, packed beside the training."""
 
 from __future__ import annotations
 
@@ -6,39 +6,57 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from tracekit_collectors.hooks import quietly
+from tracekit_collectors.options import Recording
+
 
 class Window:
-    """A profiler over ``warmup`` + ``active`` steps whose marks carry the run's step numbers.
+    """A profiler over the steps of one recording, whose marks carry the run's step numbers.
 
     ``on_done`` is called once, when the last step is recorded and the profiler has stopped.
+
+    Attributes:
+        cost_ns: What the window took of the training's time, by part; ``pack`` is beside it.
+        busy: Whether the profiler is being driven by us right now.
     """
 
     def __init__(
-        self, first_step: int, warmup: int, active: int, on_done: Callable[[], None]
+        self, recording: Recording, collect: Collection[str], on_done: Callable[[], None]
     ) -> None:
         import torch
-        from torch.profiler import ProfilerActivity, profile, schedule
+        from torch.profiler import ProfilerAction, ProfilerActivity, profile
+
+        def plan(step: int) -> ProfilerAction:
+            step = max(step, recording.start)  # it is asked for step 0 before its number is set
+            if step > recording.last:
+                return ProfilerAction.NONE
+            if step < recording.first:
+                return ProfilerAction.WARMUP
+            is_last = step == recording.last
+            return ProfilerAction.RECORD_AND_SAVE if is_last else ProfilerAction.RECORD
 
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
-        plan = schedule(wait=0, warmup=warmup, active=active, repeat=1)
+        self.recording = recording
         self.cost_ns: dict[str, int] = {}
-        self.busy = False  # whether the profiler is being driven by us right now
+        self.busy = False
         self._on_done: Callable[[], None] | None = on_done
         self._thread: threading.Thread | None = None
         self._profile: Any = profile(
             activities=activities,
-            schedule=lambda number: plan(max(number - first_step, 0)),
+            schedule=plan,
             on_trace_ready=self._ready,
-            record_shapes=True,
-            profile_memory=True,
+            record_shapes="shapes" in collect,
+            profile_memory="memory" in collect,
+            with_stack="stacks" in collect,
+            with_flops="flops" in collect,
         )
-        self._profile.step_num = first_step
+        self._profile.step_num = recording.start
 
     def start(self) -> None:
         began = time.time_ns()
@@ -89,27 +107,46 @@ class Window:
             recording and not another_is_running()
         )
 
-    def export(self, path: Path) -> None:
-        """Write the trace, compressed, under its name when it is whole."""
+    def export(self, plain: Path) -> None:
+        """Write the trace; it stands under its name when it is whole."""
         began = time.time_ns()
-        plain = path.with_name(f".{path.name}.{os.getpid()}.json")
-        packed = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        partial = plain.with_name(f".{plain.name}.{os.getpid()}.json")
         try:
-            self._profile.export_chrome_trace(str(plain))
-            _compress(plain, packed)
-            packed.replace(path)
+            self._profile.export_chrome_trace(str(partial))
+            partial.replace(plain)
         finally:
-            plain.unlink(missing_ok=True)
-            packed.unlink(missing_ok=True)
-        self.cost_ns["export"] = time.time_ns() - began
+            partial.unlink(missing_ok=True)
+        self.cost_ns |= {"export": time.time_ns() - began, "pack": 0}
+
+    def pack(self, plain: Path) -> threading.Thread:
+        """Compress an exported trace in a thread, which the interpreter waits for at its end.
+
+        Killed before that, the process leaves the trace as it was exported.
+        """
+
+        def work() -> None:
+            began = time.time_ns()
+            quietly(_pack, plain)
+            self.cost_ns["pack"] = time.time_ns() - began
+
+        thread = threading.Thread(target=work, name="tracekit-pack")
+        thread.start()
+        return thread
 
 
-def _compress(source: Path, target: Path) -> None:
-    packer = zlib.compressobj(level=3, wbits=31)
-    with source.open("rb") as reader, target.open("wb") as writer:
-        while chunk := reader.read(1 << 20):
-            writer.write(packer.compress(chunk))
-        writer.write(packer.flush())
+def _pack(plain: Path) -> None:
+    packed = plain.with_name(plain.name + ".gz")
+    partial = plain.with_name(f".{packed.name}.{os.getpid()}.partial")
+    try:
+        packer = zlib.compressobj(level=3, wbits=31)
+        with plain.open("rb") as reader, partial.open("wb") as writer:
+            while chunk := reader.read(1 << 20):
+                writer.write(packer.compress(chunk))
+            writer.write(packer.flush())
+        partial.replace(packed)
+        plain.unlink()
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def another_is_running() -> bool:

@@ -29,7 +29,7 @@ class Run:
             return BY_NAME[name].run(reader, by or None)
 
     def manifests(self) -> list[dict[str, Any]]:
-        files = [f for f in self.directory.glob("rank-*.json") if ".trace." not in f.name]
+        files = [f for f in self.directory.glob("rank-*.json") if ".trace" not in f.name]
         found = [json.loads(file.read_text()) for file in files]
         return sorted(found, key=lambda manifest: manifest["rank"])
 

@@ -120,8 +120,8 @@ def test_it_ends_well_and_the_manifest_says_how(tmp_path: Path, name: str) -> No
     assert (run.done.returncode, run.done.stdout) == (0, "done\n"), run.done.stderr
     (manifest,) = run.manifests()
     assert manifest["state"].startswith(state)
-    assert manifest["captured_steps"] == steps
-    assert (manifest["trace"] is not None) == bool(steps)
+    assert [step for window in manifest["windows"] for step in window["steps"]] == steps
+    assert any(window["trace"] for window in manifest["windows"]) == bool(steps)
 
 
 def test_force_deletes_a_run_and_nothing_else(tmp_path: Path) -> None:

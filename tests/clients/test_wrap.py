@@ -141,7 +141,7 @@ class TestPlainDdp:
         assert [m["rank"] for m in manifests] == [0, 1]
         for manifest in manifests:
             assert manifest["state"] == "finished"
-            assert manifest["captured_steps"] == [3, 4, 5]
+            assert [w["steps"] for w in manifest["windows"]] == [[3, 4, 5]]
             assert [(d["dim"], d["ranks"]) for d in manifest["mesh"]] == [("dp", [0, 1])]
         rows = run.result("comm_overlap").rows
         assert [row.rank for row in rows] == [0, 1]
@@ -159,7 +159,7 @@ class TestPlainDdp:
         assert run.done.returncode == alone.returncode != 0
         failed = run.manifests()[1]
         assert failed["state"] == "incomplete: the process ended in the window"
-        assert failed["captured_steps"] == [3, 4]
+        assert [w["steps"] for w in failed["windows"]] == [[3, 4]]
         missing = run.result("coverage").missing
         assert any("the process ended in the window" in m.reason for m in missing)
 

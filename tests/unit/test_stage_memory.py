@@ -20,7 +20,7 @@ def write_run(
     folder.mkdir()
     manifest = records.RankManifest(
         rank=0, world_size=1, local_rank=0, host="a", pid=1, device_kind=device,
-        state="finished", trace="rank-0.a.1.trace.json", captured_steps=[0], **fields,
+        state="finished", windows=[records.WindowRecord([0], "rank-0.a.1.trace.json.gz")], **fields,
     )  # type: ignore[arg-type]  # fmt: skip
     records.write_manifest(folder, "rank-0.a.1", manifest)
     trace.write(folder / "rank-0.a.1.trace.json")

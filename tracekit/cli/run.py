@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from tracekit.cli.say import say
 from tracekit.errors import TracekitError, UsageError
+from tracekit_collectors.options import COLLECT, COLLECT_BY_DEFAULT, Options
 
 
 @click.command(
@@ -44,6 +46,37 @@ from tracekit.errors import TracekitError, UsageError
 @click.option(
     "--active", type=click.IntRange(1), default=3, show_default=True, help="Steps to record."
 )
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Windows of that kind, one after the other.",
+)
+@click.option(
+    "--every", type=click.IntRange(1), help="Record a window every so many steps instead."
+)
+@click.option(
+    "--at-step",
+    "at_steps",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Record a window at this step instead; may be given several times.",
+)
+@click.option(
+    "--collect",
+    default=",".join(COLLECT_BY_DEFAULT),
+    show_default=True,
+    metavar="LIST",
+    help=f"What to record, of {', '.join(COLLECT)}.",
+)
+@click.option(
+    "--nvml-interval",
+    default="100ms",
+    show_default=True,
+    metavar="TIME",
+    help="How often to sample the GPUs, for example 50ms or 1s.",
+)
 @click.option("--no-ingest", is_flag=True, help="Only capture; `tracekit ingest` later.")
 @click.option("-q", "--quiet", is_flag=True, help="No report and nothing on stderr from us.")
 @click.argument(
@@ -56,6 +89,11 @@ def command(
     wait: int,
     warmup: int,
     active: int,
+    repeat: int,
+    every: int | None,
+    at_steps: tuple[int, ...],
+    collect: str,
+    nvml_interval: str,
     no_ingest: bool,
     quiet: bool,
     command_line: tuple[str, ...],
@@ -68,12 +106,17 @@ def command(
     The command keeps its own arguments, input, output, signals and exit status.
     """
     from tracekit_collectors.launch import end_like, run
-    from tracekit_collectors.options import Options
 
+    wanted = tuple(name for part in collect.split(",") if (name := part.strip()))
+    try:
+        options = Options(wait, warmup, active, repeat, every, at_steps, wanted)
+        interval = _seconds(nvml_interval)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     directory = run_dir or output.with_suffix(".run")
     _prepare(output, directory, force=force, ingests=not no_ingest)
     try:
-        status, problem = run(command_line, Options(wait, warmup, active), directory)
+        status, problem = run(command_line, options, directory, interval=interval)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error
@@ -88,6 +131,20 @@ def command(
     else:
         _ingest_and_report(directory, output, quiet=quiet)
     return end_like(status)
+
+
+def _seconds(text: str) -> float:
+    """A time such as 100ms, 0.5s or 2m.
+
+    Raises:
+        ValueError: it is none, or shorter than a millisecond.
+    """
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0}
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(ms|s|m)\s*", text)
+    seconds = float(found[1]) * units[found[2]] if found else 0.0
+    if not 0.001 <= seconds <= 3600:
+        raise ValueError(f"{text!r} is no interval: give 1ms to 60m, for example 100ms")
+    return seconds
 
 
 def _prepare(output: Path, directory: Path, *, force: bool, ingests: bool) -> None:

@@ -82,6 +82,7 @@ def rank_row(
         "stages": count(pipeline.get("stages")),
         "microbatches": count(pipeline.get("microbatches")),
         "capture_state": manifest.state if manifest else None,
+        "cut_step": count(manifest.cut_step) if manifest else None,
     }
 
 

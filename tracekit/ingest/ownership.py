@@ -91,9 +91,16 @@ class Owners:
 
     def _outside(self, trace: sources.Trace) -> tuple[int | None, records.RankManifest | None]:
         for at, manifest in self._found.manifests.items():
-            if manifest.trace == trace.name and at.parent.resolve() == trace.path.parent.resolve():
+            if at.parent.resolve() != trace.path.parent.resolve():
+                continue
+            # Without the .gz where the process was killed before it had packed its trace.
+            if _unpacked(trace.name) in [_unpacked(w.trace) for w in manifest.windows if w.trace]:
                 return manifest.rank, manifest
         return sources.rank_in_name(trace.name), None
+
+
+def _unpacked(name: str) -> str:
+    return name.removesuffix(".gz")
 
 
 def refuse_overlap(capture: Capture, others: Sequence[Capture]) -> None:

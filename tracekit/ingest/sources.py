@@ -108,7 +108,7 @@ def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) 
         found.run_files.append(file)
     elif name.startswith("nvml.") and name.endswith(".jsonl"):
         found.nvml.append(file)
-    elif name.startswith("rank-") and name.endswith(".json") and ".trace." not in name:
+    elif name.startswith("rank-") and name.endswith(".json") and ".trace" not in name:
         try:
             found.manifests[file] = records.read_manifest(file)
         except (ValueError, TypeError, OSError) as error:
@@ -116,6 +116,8 @@ def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) 
                 found.traces.append(Trace(file, shown))
             else:
                 found.problems.append((shown, f"manifest cannot be read: {error}"))
+    elif records.is_packed_already(file):
+        return
     elif name.endswith(_ARCHIVE_SUFFIXES) or (named and _is_archive(file)):
         _add_archive(found, file, shown, scratch)
     elif named or name.endswith(_TRACE_SUFFIXES):

@@ -56,6 +56,7 @@ CREATE TABLE rank (
     stages      INTEGER,               -- number of virtual stages in the whole pipeline
     microbatches INTEGER,
     capture_state VARCHAR,             -- finished, incomplete: WHY; null without a manifest
+    cut_step    INTEGER,               -- of which only a part was recorded: it counts as none
     -- Derived: the clock of its host against the reference, see the view `clock`.
     clock_domain    VARCHAR,
     clock_offset_ns BIGINT,

@@ -33,7 +33,8 @@ CREATE TEMP TABLE _step_mark AS
     SELECT rank, step, min(ts_ns) AS host_start_ns,
         min_by(end_ns, (ts_ns, -end_ns)) AS mark_end_ns,
         count(*) FILTER (is_annotation) AS marks
-    FROM _mark WHERE step IS NOT NULL GROUP BY rank, step;
+    FROM _mark ANTI JOIN (SELECT rank, cut_step AS step FROM rank) AS cut USING (rank, step)
+    WHERE step IS NOT NULL GROUP BY rank, step;
 
 CREATE TEMP TABLE _host_step AS
     -- A step ends where the next begins; before a gap in the numbers, where its own mark ends.
