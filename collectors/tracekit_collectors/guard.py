@@ -75,9 +75,7 @@ class Guard:
 
     def _give_back_pipe(self) -> None:
         assert self._pipe is not None
-        current = signal.set_wakeup_fd(-1)
-        if current not in (-1, self._pipe[1]):
-            signal.set_wakeup_fd(current)
+        _leave_wakeup_fd(self._pipe[1])
         os.close(self._pipe[1])  # the watcher reads its end, and closes its own
         self._pipe = None
 
@@ -94,7 +92,7 @@ class Guard:
 
     def _in_child(self) -> None:
         if self._pipe is not None:
-            signal.set_wakeup_fd(-1)
+            _leave_wakeup_fd(self._pipe[1])
             for end in self._pipe:
                 quietly(os.close, end)
             self._pipe = None
@@ -123,3 +121,10 @@ class Guard:
         if os.getpid() == self._pid:
             quietly(self._end, "os._exit came in the window")
         leave(status)
+
+
+def _leave_wakeup_fd(ours: int) -> None:
+    """A loop of the program's that has taken the place since keeps it."""
+    current = signal.set_wakeup_fd(-1)
+    if current not in (-1, ours):
+        signal.set_wakeup_fd(current)

@@ -67,6 +67,7 @@ class Loader:
     ) -> None:
         self._writer = writer
         self._found = found
+        self._rank_map = rank_map
         self._owners = Owners(found, rank_map, lone=len(found.traces) == 1 and not before)
         self._first_file = max((capture.file_id for capture in before), default=-1) + 1
         self._open: dict[int, _Open] = {}
@@ -105,6 +106,8 @@ class Loader:
                     self._advance(self._sizes[frame.file], done=True)
         except DeadWorkerError as error:
             raise InputError(f"{self._called(error.file)}: {error}; nothing was written") from error
+        if self._rank_map:
+            self.warnings += self._rank_map.unused()
 
     def _begin(self, frame: Frame, sha256: str, numbers: Numbers) -> None:
         trace, head = self._found.traces[frame.file], frame.head["header"]

@@ -92,13 +92,16 @@ def ingest(
             _derive(writer)
             derived = _found_wrong(writer, list(loader.ranks))
             loader.warnings += derived + _strangers(writer)
-            if given:
-                loader.warnings += given.unused()
-            if strict and (damaged := loader.damaged + derived):
-                more = f" (and {len(damaged) - 1} more)" if damaged[1:] else ""
-                raise DamageError(f"{damaged[0]}{more}; --strict: nothing was written")
+            if strict:
+                _refuse(loader.damaged + derived)
             ranks = [rank for (rank,) in writer.rows("SELECT rank FROM rank ORDER BY rank")]
     return Summary(ranks, loader.events, loader.warnings)
+
+
+def _refuse(damaged: list[str]) -> None:
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if damaged[1:] else ""
+        raise DamageError(f"{damaged[0]}{more}; --strict: nothing was written")
 
 
 def _check_output(output: Path, *, force: bool, append: bool) -> None:
