@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tracekit import __version__
+from tracekit.cli.ending import interrupts_kept
 from tracekit.cli.say import say
 from tracekit.errors import ExitCode, TracekitError
 
@@ -62,7 +63,8 @@ def main(arguments: list[str] | None = None) -> Any:
     """Entry point: expected errors become one line on stderr and their exit status."""
     debug = "--debug" in (sys.argv[1:2] if arguments is None else arguments[:1])
     try:
-        status = cli.main(args=arguments, prog_name="tracekit", standalone_mode=False)
+        with interrupts_kept():
+            status = cli.main(args=arguments, prog_name="tracekit", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         say("interrupted")
         # An interrupt inside an `exec` of text, as dataclasses use it, leaves a mark that makes
