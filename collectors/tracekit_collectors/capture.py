@@ -13,13 +13,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit_collectors import log, memory, notes, records
-from tracekit_collectors.api import declared_mesh
+from tracekit_collectors import log, memory, records
+from tracekit_collectors.asked import Trigger
 from tracekit_collectors.guard import Guard
 from tracekit_collectors.hooks import quietly
-from tracekit_collectors.options import Options, from_environment
-from tracekit_collectors.patches import mesh_dims, observed
+from tracekit_collectors.options import Options, Recording, from_environment
+from tracekit_collectors.patches import observed
+from tracekit_collectors.plan import Plan
 from tracekit_collectors.rank import manifest_of
+from tracekit_collectors.rank_file import RankFile
 from tracekit_collectors.steps import StepCounter
 from tracekit_collectors.torch_profiler import Window, another_is_running
 
@@ -54,24 +56,23 @@ def forget() -> None:
 
 
 class Capture:
-    """States: waiting -> open -> waiting for the next window, or closed.
+    """States: waiting for the next window -> open -> waiting again, or closed for good.
 
-    Closed for good: finished, or incomplete and why.
+    With all of its planned windows behind it, it waits for one that somebody asks for.
     """
 
     def __init__(self, options: Options, directory: Path | None) -> None:
         self._options = options
         self._directory = directory
         self._counter = StepCounter()
-        self._recordings = options.recordings()
-        self._next = next(self._recordings, None)
+        self._plan = Plan(options)
         self._steps = 0
         self._thread: threading.Thread | None = None  # on which the last step ended
         self._window: Window | None = None
         self._guard = Guard(self._end_early)
         self._packing: list[threading.Thread] = []
-        self._manifest: records.RankManifest | None = None
-        self._name = ""
+        self._file: RankFile | None = None  # once this process has turned out to be a rank
+        self._trigger: Trigger | None = None
         self.is_closed = directory is None
 
     def optimizer_stepped(self, optimizer: Any, *, outermost: bool, in_backward: bool) -> None:
@@ -117,13 +118,11 @@ class Capture:
                 self._fail(f"{type(error).__name__}: {error}")
 
     def _step_ended(self) -> None:
-        if self._manifest is None:
-            self._begin()
+        file = self._file or self._begin()
         self._steps += 1
-        window, manifest = self._window, self._manifest
-        assert manifest is not None
-        manifest.steps_seen = self._steps
-        manifest.step_source = self._counter.source
+        file.manifest.steps_seen = self._steps
+        file.manifest.step_source = self._counter.source
+        window = self._window
         previous, self._thread = self._thread, threading.current_thread()
         if window is not None:
             if window.lost:
@@ -131,27 +130,39 @@ class Capture:
                 return
             self._record_step(window, self._steps - 1)
             window.step()
-        if self._window is None and self._next is not None and self._steps == self._next.start:
-            if previous is not None and previous is not self._thread:
-                self._fail("the steps change their thread, and a profiler is bound to one")
-            else:
-                self._open()
+        if self._window is None and not self.is_closed:
+            self._wait(file, changes_thread=previous not in (None, self._thread))
 
-    def _begin(self) -> None:
+    def _wait(self, file: RankFile, *, changes_thread: bool) -> None:
+        """Between two windows: open the next one when it is time."""
+        assert self._trigger is not None
+        asked = self._trigger.look(self._steps, time.monotonic())
+        if asked is not None:
+            self._plan.ask(asked)
+        coming = self._plan.next
+        if coming is None or self._steps < coming.start:
+            doing = "waits for a trigger" if coming is None else f"waits for step {coming.first}"
+            file.tell(doing)
+        elif changes_thread:
+            self._fail("the steps change their thread, and a profiler is bound to one")
+        elif another_is_running():
+            self._fail("the program runs a profiler of its own; it is left alone")
+        else:
+            file.tell(f"records steps {coming.first} to {coming.last}", at_once=True)
+            self._open(coming)
+
+    def _begin(self) -> RankFile:
         """The process has turned out to be a rank."""
-        self._manifest = manifest_of(self._counter.optimizers, self._options)
-        self._name = records.stem(self._manifest.rank)
+        assert self._directory is not None
+        self._file = RankFile(self._directory, manifest_of(self._counter.optimizers, self._options))
+        self._trigger = Trigger(self._directory, self._options, time.monotonic())
         atexit.register(_let_threads_settle)
         atexit.register(self._at_exit)
-        self._write()
+        self._file.write()
+        return self._file
 
-    def _open(self) -> None:
-        assert self._manifest is not None
-        assert self._next is not None
-        if another_is_running():
-            self._fail("the program runs a profiler of its own; it is left alone")
-            return
-        self._window = Window(self._next, self._options.collect, self._recorded)
+    def _open(self, recording: Recording) -> None:
+        self._window = Window(recording, self._options.collect, self._recorded)
         self._manifest.windows.append(records.WindowRecord(cost_ns=self._window.cost_ns))
         self._start_state()
         observed.recording = True
@@ -159,19 +170,21 @@ class Capture:
         self._window.start()
 
     @property
+    def _manifest(self) -> records.RankManifest:
+        assert self._file is not None
+        return self._file.manifest
+
+    @property
     def _is_first(self) -> bool:
         """Whether the window is the first, whose model state the manifest holds."""
-        assert self._manifest is not None
         return len(self._manifest.windows) == 1
 
     def _start_state(self) -> None:
-        assert self._manifest is not None
         if self._is_first:
             self._manifest.model_state = memory.model_state(self._counter.optimizers, "start")
 
     def _record_step(self, window: Window, step: int) -> None:
         """Note what the step that just ended holds, while its gradients are still there."""
-        assert self._manifest is not None
         plan, optimizers = window.recording, self._counter.optimizers
         if step == plan.first - 1:  # the last warm-up step: the next one is recorded
             self._start_state()
@@ -183,29 +196,29 @@ class Capture:
 
     def _recorded(self) -> None:
         """The profiler has stopped and holds a trace."""
-        window, manifest = self._window, self._manifest
+        window, manifest, file = self._window, self._manifest, self._file
         assert window is not None
-        assert manifest is not None
-        assert self._directory is not None
+        assert file is not None
         record = manifest.windows[-1]
+        plain = file.trace_path()
         self._leave_window()
         if record.steps:
-            number = len(manifest.windows) - 1
-            plain = records.trace_path(self._directory, self._name, number)
             window.export(plain)
             record.trace = plain.name + ".gz"
             self._packing.append(window.pack(plain))
-        if len(record.steps) < self._options.active:
+        if len(record.steps) < window.recording.last - window.recording.first + 1:
             self.close()
         else:
-            self._next = next(self._recordings, None)
-            if self._next is None:
+            self._plan.closed(window.recording, self._steps)
+            if self._plan.left_out:
+                steps = ", ".join(map(str, self._plan.left_out))
+                file.problem(f"no window at step {steps}: another one was open")
+            if self._plan.is_fulfilled:
                 manifest.state = "finished"
-                self.close()
-        self._write()
+        file.write()
 
     def _leave_window(self) -> None:
-        if self._window is not None and self._manifest and not self._manifest.windows[-1].steps:
+        if self._window is not None and self._file and not self._manifest.windows[-1].steps:
             self._manifest.windows.pop()
         self._window = None
         observed.recording = False
@@ -217,65 +230,53 @@ class Capture:
         self.close()
         if window is not None and not window.busy:
             quietly(window.discard)
-        log.write(f"rank {self._manifest.rank if self._manifest else '?'}: capture ended: {why}")
-        if self._manifest is not None:
+        log.write(f"rank {self._manifest.rank if self._file else '?'}: capture ended: {why}")
+        if self._file is not None:
             self._manifest.state = f"incomplete: {why}"
             self._manifest.problems.append(why)
-            self._write()
-
-    def _write(self) -> None:
-        manifest = self._manifest
-        if manifest is None or self._directory is None:
-            return
-        manifest.notes = notes.stated()
-        manifest.pipeline = dict(observed.pipeline)
-        manifest.gathered = observed.gathered
-        try:
-            manifest.mesh = self._mesh(manifest) or manifest.mesh
-            records.write_manifest(self._directory, self._name, manifest)
-        except Exception as error:  # noqa: BLE001 - a full disk must not end training
-            log.write(f"rank {manifest.rank}: manifest: {type(error).__name__}: {error}")
-
-    def _mesh(self, manifest: records.RankManifest) -> list[records.MeshDim]:
-        """What the program declares counts before what was seen of it."""
-        try:
-            return declared_mesh(manifest.rank, manifest.world_size) or mesh_dims(manifest.rank)
-        except ValueError as error:
-            if str(error) not in manifest.problems:
-                manifest.problems.append(str(error))
-                log.write(f"rank {manifest.rank}: {error}")
-            return mesh_dims(manifest.rank)
+            self._file.write()
+            self._file.tell(self._manifest.state, at_once=True)
 
     def _at_exit(self) -> None:
-        manifest = self._manifest
-        if manifest is None or manifest.pid != os.getpid():
+        file = self._file
+        if file is None or file.manifest.pid != os.getpid():
             return  # no rank, or a fork of one
+        manifest, coming = file.manifest, self._plan.next
         if self._window is not None:
             self._end_early("the process ended in the window")
             if self._options.every is not None and manifest.windows and manifest.cut_step is None:
                 manifest.state = "finished"  # the windows that it came to are whole
-                self._write()
-        elif not self.is_closed and manifest.windows and self._options.every is not None:
-            manifest.state = "finished"  # as many windows as it came to
-            self.close()
-            self._write()
-        elif not self.is_closed:
-            assert self._next is not None
+                file.write()
+        elif not self.is_closed and coming is not None and self._is_owed:
             self._fail(
                 f"the process ended after {self._steps} steps; the next window would have been "
-                f"steps {self._next.first} to {self._next.last} (counted from 0)"
+                f"steps {coming.first} to {coming.last} (counted from 0)"
             )
+        elif not self.is_closed and not manifest.windows:
+            self._fail("no window was asked for")
+        elif not self.is_closed:
+            manifest.state = "finished"
+            self.close()
+            file.write()
         for thread in self._packing:
             thread.join()
         if self._packing:
             self._packing.clear()
-            self._write()  # what packing took
+            file.write()  # what packing took
+        file.tell("ended", at_once=True)
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether a window that was planned has not been: of an endless row the first."""
+        endless = self._options.every is not None and bool(self._manifest.windows)
+        return not (endless or self._plan.is_fulfilled)
 
     def _end_early(self, why: str) -> None:
         """Close the window before its plan does, and keep the steps that it has."""
-        window, manifest = self._window, self._manifest
-        if window is None or manifest is None or window.busy:
+        window, file = self._window, self._file
+        if window is None or file is None or window.busy:
             return
+        manifest = file.manifest
         try:
             if window.lost:
                 self._fail("another profiler took the session, or the steps change their thread")

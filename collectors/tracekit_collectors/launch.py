@@ -39,9 +39,16 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str], options: Options, directory: Path, *, interval: float = 0.1
+    command: Sequence[str],
+    options: Options,
+    directory: Path,
+    *,
+    interval: float = 0.1,
+    shared: bool = False,
 ) -> tuple[int, str | None]:
     """Run ``command`` to its end, with GPU telemetry every ``interval`` seconds.
+
+    ``shared``: wrappers on other nodes use the directory too.
 
     Returns its status, negative for a signal, and what went wrong with our own part of it, if
     anything.
@@ -50,29 +57,35 @@ def run(
         OSError: the command cannot be started.
     """
     sampler = Sampler(directory, interval)
-    began = time.time_ns()
+    path = records.run_path(directory, shared=shared)
+    record: dict[str, Any] = {
+        "format": records.FORMAT_VERSION,
+        "command": list(command),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "start_ns": time.time_ns(),
+    }
     child = subprocess.Popen(list(command), env=environment(options, directory))
+    problem = _write(path, record)
     if "nvml" in options.collect:
         sampler.start()
     status = _wait(child)
     sampler.stop()
     _name_the_dead(directory)
-    problem = sampler.problem
-    record = {
-        "format": records.FORMAT_VERSION,
-        "command": list(command),
-        "host": socket.gethostname(),
-        "start_ns": began,
-        "end_ns": time.time_ns(),
-        "exit_status": status,
-        "telemetry": problem or ("sampled" if "nvml" in options.collect else "not asked for"),
-    }
+    problem = sampler.problem or problem
+    telemetry = problem or ("sampled" if "nvml" in options.collect else "not asked for")
+    record |= {"end_ns": time.time_ns(), "exit_status": status, "telemetry": telemetry}
+    # The command has ended as it ended: what we could not write is no reason to say otherwise.
+    return status, _write(path, record) or problem
+
+
+def _write(path: Path, record: dict[str, Any]) -> str | None:
+    """Write it, or say why that could not be."""
     try:
-        records.write_json(directory / records.RUN_FILE, record)
+        records.write_json(path, record)
     except OSError as error:
-        # The command has ended as it ended: what we could not write is no reason to say otherwise.
-        problem = f"{directory / records.RUN_FILE}: cannot be written: {error.strerror or error}"
-    return status, problem
+        return f"{path}: cannot be written: {error.strerror or error}"
+    return None
 
 
 def _name_the_dead(directory: Path) -> None:

@@ -30,8 +30,9 @@ class Options:
 
     The step in which the rank is found (up to its first optimizer step) is never recorded: there
     ``wait`` whole steps pass first, ``warmup`` have the profiler on, ``active`` are recorded, and
-    all three again, ``repeat`` times. Or a window begins at every multiple of ``every``, or at each
-    of ``at_steps``, with the steps before it for the warm-up, as far as there are any.
+    all three again, ``repeat`` times (0: only what is asked for meanwhile). Or a window begins at
+    every multiple of ``every``, or at each of ``at_steps``, with the steps before it for the
+    warm-up, as far as there are any.
 
     Raises:
         ValueError: numbers that make no window.
@@ -46,8 +47,8 @@ class Options:
     collect: tuple[str, ...] = COLLECT_BY_DEFAULT
 
     def __post_init__(self) -> None:
-        if min(self.wait, self.warmup, self.active - 1, self.repeat - 1) < 0:
-            raise ValueError("wait and warmup are 0 or more, active and repeat 1 or more")
+        if min(self.wait, self.warmup, self.active - 1, self.repeat) < 0:
+            raise ValueError("wait, warmup and repeat are 0 or more, active 1 or more")
         if self.every is not None and self.at_steps:
             raise ValueError("windows come every N steps or at given steps: not both")
         if self.every is not None and self.every <= self.active:
@@ -59,6 +60,12 @@ class Options:
             raise ValueError("step 0 is the one in which a rank is found: it cannot be recorded")
         if unknown := [name for name in self.collect if name not in COLLECT]:
             raise ValueError(f"nothing is called {unknown[0]!r}: one of {', '.join(COLLECT)}")
+
+    @property
+    def left_out(self) -> list[int]:
+        """Of ``at_steps`` those within the window of an earlier one."""
+        kept = {window.first for window in self.recordings()} if self.at_steps else set()
+        return sorted(set(self.at_steps) - kept)
 
     def recordings(self) -> Iterator[Recording]:
         """The windows, in order. Where two would overlap the second is left out."""

@@ -1,11 +1,14 @@
 """The run directory: file names, record types and format version. Standard library only.
 
-    DIR/run.json                            how the command was run and how it ended
+    DIR/run.json                            how the command was run and how it ended; where several
+                                            nodes share DIR, run.HOST.PID.json of each
     DIR/rank-RANK.HOST.PID.json             manifest of one rank
     DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace; of further windows
                                             rank-RANK.HOST.PID.trace-N.json.gz
     DIR/nvml.HOST.PID.jsonl                 telemetry of one node, a sample a line
     DIR/tracekit.log                        what the collectors had to say
+    DIR/rank-RANK.HOST.PID.progress         how far it is, while it runs
+    DIR/trigger, DIR/asked-N.json           a window that somebody asks for, and what came of it
 
 Every file is written by one process, under a name that no other process uses, and appears under
 that name only when it is whole. Times are integer ns since the Unix epoch, sizes are bytes.
@@ -24,6 +27,7 @@ from typing import Any
 FORMAT_VERSION = 2
 RUN_FILE = "run.json"
 LOG_FILE = "tracekit.log"
+TRIGGER_FILE = "trigger"
 
 ACTION_PREFIX = "tracekit.action"
 
@@ -105,8 +109,11 @@ class RankManifest:
 
 def stem(rank: int) -> str:
     """Start of the names of this process's files: no other process can use it."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
-    return f"rank-{rank}.{host}.{os.getpid()}"
+    return f"rank-{rank}.{_host()}.{os.getpid()}"
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
 
 
 def manifest_path(directory: Path, name: str) -> Path:
@@ -126,14 +133,37 @@ def is_packed_already(path: Path) -> bool:
 
 
 def nvml_path(directory: Path) -> Path:
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
-    return directory / f"nvml.{host}.{os.getpid()}.jsonl"
+    return directory / f"nvml.{_host()}.{os.getpid()}.jsonl"
+
+
+def run_path(directory: Path, *, shared: bool) -> Path:
+    """Where a wrapper says what it runs; ``shared``: other nodes do so in the same directory."""
+    return directory / (f"run.{_host()}.{os.getpid()}.json" if shared else RUN_FILE)
+
+
+def is_run_file(name: str) -> bool:
+    return bool(re.fullmatch(r"run(\..+\.\d+)?\.json", name))
+
+
+def progress_path(directory: Path, name: str) -> Path:
+    return directory / f"{name}.progress"
+
+
+def asked_path(directory: Path, number: int) -> Path:
+    return directory / f"asked-{number}.json"
+
+
+def is_asked_file(name: str) -> bool:
+    return bool(re.fullmatch(r"asked-\d+\.json", name))
 
 
 def is_ours(name: str) -> bool:
     """Whether a file of this name is one that a run directory consists of."""
-    return name in (RUN_FILE, LOG_FILE) or bool(
-        re.fullmatch(r"\.?(rank-\d+|nvml|run)\..*(json|jsonl|gz|partial)", name)
+    return name in (RUN_FILE, LOG_FILE, TRIGGER_FILE) or bool(
+        re.fullmatch(
+            r"\.?(rank-\d+|nvml|run|trigger|asked-\d+)\.(.*\.)?(json|jsonl|gz|partial|progress)",
+            name,
+        )
     )
 
 

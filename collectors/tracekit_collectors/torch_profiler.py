@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from tracekit_collectors import quiet
 from tracekit_collectors.hooks import quietly
 from tracekit_collectors.options import Recording
 
@@ -57,6 +58,7 @@ class Window:
             with_flops="flops" in collect,
         )
         self._profile.step_num = recording.start
+        self._blocks = [quiet.block()] if "memory" in collect else []
 
     def start(self) -> None:
         began = time.time_ns()
@@ -84,6 +86,8 @@ class Window:
         self.busy = True
         try:
             function()
+            if self._blocks and self._records:
+                quietly(quiet.complain_unheard, self._blocks)
         finally:
             self.busy = False
 
@@ -97,15 +101,16 @@ class Window:
 
         Another profiler has taken it, or this is another thread (its state is the thread's own).
         """
+        return threading.current_thread() is not self._thread or (
+            self._records and not another_is_running()
+        )
+
+    @property
+    def _records(self) -> bool:
         from torch.profiler import ProfilerAction
 
-        recording = self._profile.current_action in (
-            ProfilerAction.RECORD,
-            ProfilerAction.RECORD_AND_SAVE,
-        )
-        return threading.current_thread() is not self._thread or (
-            recording and not another_is_running()
-        )
+        recording = ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE
+        return self._profile.current_action in recording
 
     def export(self, plain: Path) -> None:
         """Write the trace; it stands under its name when it is whole."""

@@ -48,7 +48,7 @@ def test_windows_at_steps_have_as_much_warm_up_as_there_is_room_for() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"active": 0}, "active and repeat 1 or more"),
+        ({"active": 0}, "repeat are 0 or more, active 1 or more"),
         ({"every": 3}, "every step would be recorded"),
         ({"every": 10, "at_steps": (4,)}, "not both"),
         ({"at_steps": (0,)}, "step 0"),

@@ -17,6 +17,8 @@ from tracekit.errors import ExitCode, TracekitError
 # Name -> (module, first line of its help): the overview needs no command's imports.
 _COMMANDS = {
     "run": ("tracekit.cli.run", "Run a training command and trace every rank of it."),
+    "attach": ("tracekit.cli.attach", "Print how a run that is being captured is doing."),
+    "trigger": ("tracekit.cli.trigger", "Record a window of a run that is being captured."),
     "ingest": ("tracekit.cli.ingest", "Load traces or a run directory into a database."),
     "report": ("tracekit.cli.report", "Print where the step time and the memory go."),
     "tui": ("tracekit.cli.tui", "Browse a run in the terminal."),

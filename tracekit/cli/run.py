@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli.run_directory import prepare, prepare_shared
 from tracekit.cli.say import say
 from tracekit.errors import TracekitError, UsageError
 from tracekit_collectors.options import COLLECT, COLLECT_BY_DEFAULT, Options
@@ -48,10 +49,11 @@ from tracekit_collectors.options import COLLECT, COLLECT_BY_DEFAULT, Options
 )
 @click.option(
     "--repeat",
-    type=click.IntRange(1),
+    type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Windows of that kind, one after the other.",
+    help="Windows of that kind, one after the other; 0: only those that `tracekit trigger` asks "
+    "for.",
 )
 @click.option(
     "--every", type=click.IntRange(1), help="Record a window every so many steps instead."
@@ -77,6 +79,11 @@ from tracekit_collectors.options import COLLECT, COLLECT_BY_DEFAULT, Options
     metavar="TIME",
     help="How often to sample the GPUs, for example 50ms or 1s.",
 )
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Other nodes of the job write into the same --run-dir; implies --no-ingest.",
+)
 @click.option("--no-ingest", is_flag=True, help="Only capture; `tracekit ingest` later.")
 @click.option("-q", "--quiet", is_flag=True, help="No report and nothing on stderr from us.")
 @click.argument(
@@ -94,6 +101,7 @@ def command(
     at_steps: tuple[int, ...],
     collect: str,
     nvml_interval: str,
+    shared: bool,
     no_ingest: bool,
     quiet: bool,
     command_line: tuple[str, ...],
@@ -114,9 +122,17 @@ def command(
     except ValueError as error:
         raise UsageError(str(error)) from error
     directory = run_dir or output.with_suffix(".run")
-    _prepare(output, directory, force=force, ingests=not no_ingest)
+    no_ingest = no_ingest or shared
+    _check(output, directory, force=force, ingests=not no_ingest)
+    if shared:
+        prepare_shared(directory, force=force)
+    else:
+        prepare(directory, force=force)
+    if options.left_out:
+        steps = ", ".join(map(str, options.left_out))
+        _say(f"no window at step {steps}: it would overlap the one before", quiet)
     try:
-        status, problem = run(command_line, options, directory, interval=interval)
+        status, problem = run(command_line, options, directory, interval=interval, shared=shared)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error
@@ -147,33 +163,20 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _prepare(output: Path, directory: Path, *, force: bool, ingests: bool) -> None:
+def _check(output: Path, directory: Path, *, force: bool, ingests: bool) -> None:
     """Refuse before the training starts what would fail after it."""
     from tracekit.store.store import refuse_to_replace
-    from tracekit_collectors.records import is_ours
 
-    if ingests and output.exists() and not force:
+    if not ingests:
+        return
+    if output.exists() and not force:
         raise UsageError(f"{output}: exists; give -f to replace it")
-    if ingests and output.resolve() == directory.resolve():
+    if output.resolve() == directory.resolve():
         raise UsageError(f"{output}: is the run directory too; give another --run-dir")
-    if ingests and not output.resolve().parent.is_dir():
+    if not output.resolve().parent.is_dir():
         raise UsageError(f"{output}: there is no folder {output.parent}")
-    held = sorted(directory.iterdir()) if directory.is_dir() else []
-    foreign = [path.name for path in held if path.is_dir() or not is_ours(path.name)]
-    if foreign:
-        raise UsageError(
-            f"{directory}: holds what is no run ({foreign[0]}); give another --run-dir"
-        )
-    if held and not force:
-        raise UsageError(f"{directory}: holds an earlier run; give -f to replace it")
-    if ingests and force:
+    if force:
         refuse_to_replace(output)
-    try:
-        for path in held:
-            path.unlink()
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be made: {error.strerror or error}") from error
 
 
 def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:

@@ -102,9 +102,9 @@ def _expanded(path: Path) -> list[Path]:
 
 def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) -> None:
     name = Trace(file, shown).name
-    if name.startswith(".") and not named:
+    if (name.startswith(".") or records.is_asked_file(name)) and not named:
         return
-    if name == records.RUN_FILE:
+    if records.is_run_file(name):
         found.run_files.append(file)
     elif name.startswith("nvml.") and name.endswith(".jsonl"):
         found.nvml.append(file)

@@ -1,0 +1,51 @@
+"""Which window comes next: of those planned from the start and those asked for meanwhile."""
+
+from __future__ import annotations
+
+from tracekit_collectors.options import Options, Recording
+
+
+class Plan:
+    """The windows to come, the nearest first; two are never open at once.
+
+    Attributes:
+        is_fulfilled: Whether every window that was planned from the start has been open.
+        left_out: First steps of the planned windows that another one left no room for.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._planned = options.recordings()
+        self._head = next(self._planned, None)
+        self._asked: list[Recording] = []
+        self.left_out: list[int] = []
+
+    @property
+    def is_fulfilled(self) -> bool:
+        return self._head is None
+
+    @property
+    def next(self) -> Recording | None:
+        """The window that begins first."""
+        coming = [window for window in (self._head, *self._asked) if window is not None]
+        return min(coming, default=None)
+
+    def ask(self, window: Recording) -> None:
+        """One more."""
+        self._asked.append(window)
+
+    def closed(self, window: Recording, steps: int) -> None:
+        """A window has been open, and the step that comes next is number ``steps``."""
+        if window in self._asked:
+            self._asked.remove(window)
+        elif window == self._head:
+            self._head = next(self._planned, None)
+        while self._head is not None and self._head.start < steps:
+            self.left_out.append(self._head.first)
+            self._head = next(self._planned, None)
+        # Somebody waits for what was asked for: it is late rather than left out.
+        self._asked = [_not_before(window, steps) for window in self._asked]
+
+
+def _not_before(window: Recording, step: int) -> Recording:
+    late = max(step - window.start, 0)
+    return Recording(*(number + late for number in window))
