@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tracekit_collectors import records
+from tracekit_collectors import log, records
 from tracekit_collectors.nvml import Sampler
 from tracekit_collectors.options import Options
+from tracekit_collectors.telemetry import OpenSink
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -39,9 +40,14 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str], options: Options, directory: Path, *, interval: float = 0.1
+    command: Sequence[str],
+    options: Options,
+    directory: Path,
+    open_sink: OpenSink,
+    *,
+    interval: float = 0.1,
 ) -> tuple[int, str | None]:
-    """Run ``command`` to its end, with GPU telemetry every ``interval`` seconds.
+    """Run ``command`` to its end, with GPU telemetry into a sink every ``interval`` seconds.
 
     Returns its status, negative for a signal, and what went wrong with our own part of it, if
     anything.
@@ -49,7 +55,8 @@ def run(
     Raises:
         OSError: the command cannot be started.
     """
-    sampler = Sampler(directory, interval)
+    log.write_to(directory)
+    sampler = Sampler(directory, open_sink, interval)
     began = time.time_ns()
     child = subprocess.Popen(list(command), env=environment(options, directory))
     if "nvml" in options.collect:

@@ -105,6 +105,7 @@ def command(
 
     The command keeps its own arguments, input, output, signals and exit status.
     """
+    from tracekit.ingest.telemetry_file import open_sink
     from tracekit_collectors.launch import end_like, run
 
     wanted = tuple(name for part in collect.split(",") if (name := part.strip()))
@@ -116,7 +117,7 @@ def command(
     directory = run_dir or output.with_suffix(".run")
     _prepare(output, directory, force=force, ingests=not no_ingest)
     try:
-        status, problem = run(command_line, options, directory, interval=interval)
+        status, problem = run(command_line, options, directory, open_sink, interval=interval)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error
