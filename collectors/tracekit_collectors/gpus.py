@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from tracekit_collectors.nvml_calls import READ, READ_SLOWLY, Readings, describe, usable
@@ -85,11 +84,12 @@ def find(nvml: Any) -> list[Gpu]:
     gpus = []
     for index in range(count):
         facts = GpuFacts(index)
-        handle = _fact(nvml, facts, "handle", nvml.nvmlDeviceGetHandleByIndex, index)
+        handle = _fact(nvml, facts, "handle", "GetHandleByIndex", index)
         if handle is not None:
             _describe_gpu(nvml, handle, facts)
-        elif facts.lost_ns is None:
-            facts.lost_ns, facts.lost_reason = time.time_ns(), facts.unsupported.pop("handle")
+        else:
+            facts.lost_ns = facts.lost_ns or time.time_ns()
+            facts.lost_reason = facts.unsupported.pop("handle")
         gpus.append(Gpu(nvml, handle, facts))
     for gpu in gpus[:count]:
         if gpu.facts.is_divided and gpu.facts.lost_ns is None:
@@ -101,7 +101,7 @@ def _parts(nvml: Any, gpu: Gpu, number: int) -> list[Gpu]:
     """The MIG devices of a GPU, numbered from ``number``."""
     parts: list[Gpu] = []
     handle = gpu._handle
-    most = _fact(nvml, gpu.facts, "mig", nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    most = _fact(nvml, gpu.facts, "mig", "GetMaxMigDeviceCount", handle) or 0
     for index in range(most):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -110,18 +110,19 @@ def _parts(nvml: Any, gpu: Gpu, number: int) -> list[Gpu]:
         facts = GpuFacts(number + len(parts), parent=gpu.facts.gpu, mig=index, is_divided=False)
         facts.pci_bus_id = gpu.facts.pci_bus_id
         _describe(nvml, part, facts)
-        ask = nvml.nvmlDeviceGetGpuInstanceId, nvml.nvmlDeviceGetComputeInstanceId
-        facts.gpu_instance = _fact(nvml, facts, "gpu_instance", ask[0], part)
-        facts.compute_instance = _fact(nvml, facts, "compute_instance", ask[1], part)
+        facts.gpu_instance = _fact(nvml, facts, "gpu_instance", "GetGpuInstanceId", part)
+        facts.compute_instance = _fact(
+            nvml, facts, "compute_instance", "GetComputeInstanceId", part
+        )
         parts.append(Gpu(nvml, part, facts))
     return parts
 
 
 def _describe_gpu(nvml: Any, handle: Any, facts: GpuFacts) -> None:
-    pci = _fact(nvml, facts, "pci_bus_id", nvml.nvmlDeviceGetPciInfo, handle)
+    pci = _fact(nvml, facts, "pci_bus_id", "GetPciInfo", handle)
     bus = getattr(pci, "busId", None)
     facts.pci_bus_id = bus.decode("ascii", "replace") if isinstance(bus, bytes) else bus
-    mode = _fact(nvml, facts, "is_divided", nvml.nvmlDeviceGetMigMode, handle)
+    mode = _fact(nvml, facts, "is_divided", "GetMigMode", handle)
     if mode is None:  # it knows nothing of MIG
         facts.unsupported.pop("is_divided", None)
     facts.is_divided = mode is not None and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
@@ -130,22 +131,19 @@ def _describe_gpu(nvml: Any, handle: Any, facts: GpuFacts) -> None:
 
 def _describe(nvml: Any, handle: Any, facts: GpuFacts) -> None:
     """What a GPU and a MIG device have in common."""
-    facts.uuid = _fact(nvml, facts, "uuid", nvml.nvmlDeviceGetUUID, handle)
-    facts.name = _fact(nvml, facts, "name", nvml.nvmlDeviceGetName, handle)
-    memory = _fact(nvml, facts, "memory_bytes", nvml.nvmlDeviceGetMemoryInfo, handle)
+    facts.uuid = _fact(nvml, facts, "uuid", "GetUUID", handle)
+    facts.name = _fact(nvml, facts, "name", "GetName", handle)
+    memory = _fact(nvml, facts, "memory_bytes", "GetMemoryInfo", handle)
     facts.memory_bytes = usable(getattr(memory, "total", None))
     facts.sm_clock_max_mhz = usable(
-        _fact(
-            nvml, facts, "sm_clock_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, handle,
-            nvml.NVML_CLOCK_SM,
-        )
-    )  # fmt: skip
+        _fact(nvml, facts, "sm_clock_max_mhz", "GetMaxClockInfo", handle, nvml.NVML_CLOCK_SM)
+    )
 
 
-def _fact(nvml: Any, facts: GpuFacts, name: str, ask: Callable[..., Any], *arguments: Any) -> Any:
-    """An answer of NVML, or None with the reason among the facts."""
+def _fact(nvml: Any, facts: GpuFacts, name: str, call: str, *arguments: Any) -> Any:
+    """An answer of ``nvmlDevice`` + ``call``, or None with the reason among the facts."""
     try:
-        return ask(*arguments)
+        return getattr(nvml, f"nvmlDevice{call}")(*arguments)
     except Exception as error:  # noqa: BLE001 - one fact the less
         if _is_lost(nvml, error) and facts.lost_ns is None:
             facts.lost_ns, facts.lost_reason = time.time_ns(), describe(error)

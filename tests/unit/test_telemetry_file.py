@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import time
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -228,7 +229,8 @@ class Broken:
 def pynvml(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A driver that answers nothing that it is asked, of one GPU."""
     module = types.ModuleType("pynvml")
-    members = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None, "NVMLError": KeyError}
+    members: dict[str, Any] = {"NVML_CLOCK_SM": 1, "NVML_ERROR_GPU_IS_LOST": 15}
+    members |= {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None, "NVMLError": KeyError}
     members |= {"nvmlDeviceGetCount": lambda: 1, "nvmlDeviceGetHandleByIndex": lambda index: index}
     for name, member in members.items():
         setattr(module, name, member)
@@ -263,8 +265,9 @@ def test_an_error_that_nobody_expects_is_logged_once(
     log.write_to(tmp_path)
     sampler = Sampler(tmp_path, open_sink, interval=0.001)
     sampler.start()
-    while len(asked) < 5:
-        pass
+    deadline = time.monotonic() + 10
+    while len(asked) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
     sampler.stop()
     log.write_to(None)
     assert sampler.problem is None
