@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 import time
 import types
 from collections.abc import Sequence
@@ -275,6 +276,21 @@ def test_an_error_that_nobody_expects_is_logged_once(
     assert [line.partition(": ")[2] for line in lines if "RuntimeError" in line] == [
         "GPU telemetry: GPU 0: RuntimeError: what is this"
     ]
+
+
+def test_a_driver_that_does_not_answer_holds_nobody(
+    tmp_path: Path, pynvml: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(pynvml, "nvmlInit", answers.wait)
+    monkeypatch.setattr("tracekit_collectors.nvml._PATIENCE_S", 0.05)
+    sampler = Sampler(tmp_path, open_sink)
+    sampler.start()
+    sampler.stop()
+    assert sampler.problem == "GPU telemetry ended: the driver does not answer"
+    answers.set()
+    assert sampler._thread is not None
+    sampler._thread.join(10)
 
 
 def test_a_driver_that_knows_nothing_gives_reasons(

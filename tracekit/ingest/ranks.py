@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from tracekit.ingest import header, memory, nvml, sources
+from tracekit.ingest import gpus, header, memory, nvml, sources
 from tracekit.ingest.known_files import new_file
 from tracekit.ingest.loading import Loader
 from tracekit.ingest.rank_state import RankState
@@ -103,14 +103,14 @@ def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> No
                 row = (manifest.rank, _NO_TRACE, manifest.state, "manifest")
                 writer.insert("note", [row])
     for file in found.gpus:
-        nvml.load_facts(writer, file, warnings)
+        gpus.load_facts(writer, file, warnings)
     for file in found.samples:
         if wrong := nvml.load_samples(writer, file):
             warnings.append(wrong)
             loader.damaged.append(wrong)
     if found.samples:
         nvml.drop_doubles(writer)
-    nvml.assign_gpus(writer)
+    gpus.assign_gpus(writer)
 
 
 def _notes(run: Any, source: str) -> list[tuple[None, str, str, str]]:
