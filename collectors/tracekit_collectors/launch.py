@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tracekit_collectors import records
+from tracekit_collectors import log, records
 from tracekit_collectors.nvml import Sampler
 from tracekit_collectors.options import Options
+from tracekit_collectors.telemetry import OpenSink
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -42,11 +43,12 @@ def run(
     command: Sequence[str],
     options: Options,
     directory: Path,
+    open_sink: OpenSink,
     *,
     interval: float = 0.1,
     shared: bool = False,
 ) -> tuple[int, str | None]:
-    """Run ``command`` to its end, with GPU telemetry every ``interval`` seconds.
+    """Run ``command`` to its end, with GPU telemetry into a sink every ``interval`` seconds.
 
     ``shared``: wrappers on other nodes use the directory too.
 
@@ -56,7 +58,8 @@ def run(
     Raises:
         OSError: the command cannot be started.
     """
-    sampler = Sampler(directory, interval)
+    log.write_to(directory)
+    sampler = Sampler(directory, open_sink, interval)
     path = records.run_path(directory, shared=shared)
     record: dict[str, Any] = {
         "format": records.FORMAT_VERSION,

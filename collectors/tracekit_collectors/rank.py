@@ -29,10 +29,22 @@ def manifest_of(optimizers: Iterable[Any], options: Options) -> records.RankMani
         schedule={name: value for name, value in asdict(options).items() if value},
     )
     if kind == "cuda":
-        device = torch.cuda.get_device_properties(torch.cuda.current_device())
+        manifest.device_index = torch.cuda.current_device()
+        device = torch.cuda.get_device_properties(manifest.device_index)
         manifest.device_name = device.name
         manifest.device_bytes = device.total_memory
+        manifest.device_uuid = str(device.uuid) if hasattr(device, "uuid") else None
+        manifest.device_pci = _pci_address(device)
+        manifest.visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+        manifest.device_order = os.environ.get("CUDA_DEVICE_ORDER")
     return manifest
+
+
+def _pci_address(device: Any) -> str | None:
+    """As NVML writes it; None where this torch does not tell."""
+    if not all(hasattr(device, f"pci_{part}_id") for part in ("domain", "bus", "device")):
+        return None
+    return f"{device.pci_domain_id:08X}:{device.pci_bus_id:02X}:{device.pci_device_id:02X}.0"
 
 
 def where() -> tuple[int, int, int]:

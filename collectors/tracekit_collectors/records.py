@@ -5,13 +5,15 @@
     DIR/rank-RANK.HOST.PID.json             manifest of one rank
     DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace; of further windows
                                             rank-RANK.HOST.PID.trace-N.json.gz
-    DIR/nvml.HOST.PID.jsonl                 telemetry of one node, a sample a line
+    DIR/nvml.HOST.PID.arrows                telemetry of one node: see telemetry.py
+    DIR/nvml.HOST.PID.json                  the GPUs of that node
     DIR/tracekit.log                        what the collectors had to say
     DIR/rank-RANK.HOST.PID.progress         how far it is, while it runs
     DIR/trigger, DIR/asked-N.json           a window that somebody asks for, and what came of it
 
 Every file is written by one process, under a name that no other process uses, and appears under
-that name only when it is whole. Times are integer ns since the Unix epoch, sizes are bytes.
+that name only when it is whole; only telemetry grows, so that a run in progress can be followed.
+Times are integer ns since the Unix epoch, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -87,6 +89,13 @@ class RankManifest:
     device_kind: str
     device_name: str | None = None
     device_bytes: int | None = None
+    # Which GPU of the node it is: as torch numbers it, its UUID and PCI address as far as torch
+    # tells them, and the environment that decides what torch sees.
+    device_index: int | None = None
+    device_uuid: str | None = None
+    device_pci: str | None = None
+    visible_devices: str | None = None  # CUDA_VISIBLE_DEVICES
+    device_order: str | None = None  # CUDA_DEVICE_ORDER
     state: str = "started"  # started, finished, or "incomplete: WHY"
     torch_version: str = ""
     step_source: str = ""  # what the steps were counted by
@@ -109,10 +118,11 @@ class RankManifest:
 
 def stem(rank: int) -> str:
     """Start of the names of this process's files: no other process can use it."""
-    return f"rank-{rank}.{_host()}.{os.getpid()}"
+    return f"rank-{rank}.{host_name()}.{os.getpid()}"
 
 
-def _host() -> str:
+def host_name() -> str:
+    """The name of this machine, as it stands in names of files."""
     return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
 
 
@@ -132,13 +142,9 @@ def is_packed_already(path: Path) -> bool:
     return bool(ours) and path.with_name(f"{path.name}.gz").exists()
 
 
-def nvml_path(directory: Path) -> Path:
-    return directory / f"nvml.{_host()}.{os.getpid()}.jsonl"
-
-
 def run_path(directory: Path, *, shared: bool) -> Path:
     """Where a wrapper says what it runs; ``shared``: other nodes do so in the same directory."""
-    return directory / (f"run.{_host()}.{os.getpid()}.json" if shared else RUN_FILE)
+    return directory / (f"run.{host_name()}.{os.getpid()}.json" if shared else RUN_FILE)
 
 
 def is_run_file(name: str) -> bool:
@@ -161,7 +167,7 @@ def is_ours(name: str) -> bool:
     """Whether a file of this name is one that a run directory consists of."""
     return name in (RUN_FILE, LOG_FILE, TRIGGER_FILE) or bool(
         re.fullmatch(
-            r"\.?(rank-\d+|nvml|run|trigger|asked-\d+)\.(.*\.)?(json|jsonl|gz|partial|progress)",
+            r"\.?(rank-\d+|nvml|run|trigger|asked-\d+)\.(.*\.)?(json|gz|arrows|partial|progress)",
             name,
         )
     )

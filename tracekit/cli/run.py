@@ -113,6 +113,7 @@ def command(
 
     The command keeps its own arguments, input, output, signals and exit status.
     """
+    from tracekit.ingest.telemetry_file import open_sink
     from tracekit_collectors.launch import end_like, run
 
     wanted = tuple(name for part in collect.split(",") if (name := part.strip()))
@@ -132,7 +133,9 @@ def command(
         steps = ", ".join(map(str, options.left_out))
         _say(f"no window at step {steps}: it would overlap the one before", quiet)
     try:
-        status, problem = run(command_line, options, directory, interval=interval, shared=shared)
+        status, problem = run(
+            command_line, options, directory, open_sink, interval=interval, shared=shared
+        )
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{command_line[0]}: cannot be started: {reason}") from error

@@ -5,6 +5,7 @@ Headers come from outside: a value that is not what it should be is left out, ne
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tracekit.store import Writer
@@ -77,6 +78,7 @@ def rank_row(
         "device_name": (manifest.device_name if manifest else None) or _text(device.get("name")),
         "device_bytes": (manifest.device_bytes if manifest else None)
         or count(device.get("totalGlobalMem"), 1 << 62),
+        "device_said": _device_said(manifest) if manifest else None,
         "evidence": "none",
         "schedule": _text(pipeline.get("schedule")),
         "stages": count(pipeline.get("stages")),
@@ -84,6 +86,18 @@ def rank_row(
         "capture_state": manifest.state if manifest else None,
         "cut_step": count(manifest.cut_step) if manifest else None,
     }
+
+
+def _device_said(manifest: records.RankManifest) -> str | None:
+    """By the fields of ``devices.Place``, JSON; None where the manifest says nothing."""
+    said = {
+        "index": count(manifest.device_index),
+        "uuid": _text(manifest.device_uuid),
+        "pci": _text(manifest.device_pci),
+        "visible": _text(manifest.visible_devices),
+        "order": _text(manifest.device_order),
+    }
+    return json.dumps(said) if any(value is not None for value in said.values()) else None
 
 
 def insert_groups(writer: Writer, rank: int, header: dict[str, Any]) -> None:

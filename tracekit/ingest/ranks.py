@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from tracekit.ingest import header, memory, nvml, sources
+from tracekit.ingest import gpus, header, memory, nvml, sources
+from tracekit.ingest.known_files import new_file
 from tracekit.ingest.loading import Loader
 from tracekit.ingest.rank_state import RankState
 from tracekit.store import Writer
-from tracekit.store.writer import as_map, storable
+from tracekit.store.writer import storable
 from tracekit_collectors import records
 
 _NO_TRACE = "no trace"
@@ -91,7 +88,7 @@ def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> No
         more = f" and {len(found.passed_over) - 1} more" if found.passed_over[1:] else ""
         warnings.append(f"{found.passed_over[0]}{more}: not a trace: passed over")
     for path in found.run_files:
-        with _new_file(writer, path, "run", warnings) as data:
+        with new_file(writer, path, str(path), "run", warnings) as data:
             notes = _notes(json.loads(data), path.name) if data is not None else []
             writer.insert("note", notes)
     writer.execute(
@@ -105,29 +102,15 @@ def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> No
             if manifest.rank not in said:
                 row = (manifest.rank, _NO_TRACE, manifest.state, "manifest")
                 writer.insert("note", [row])
-    for path in found.nvml:
-        with _new_file(writer, path, "nvml", warnings) as data:
-            if data is None:
-                continue
-            _, bad = nvml.load(writer, data)
-            if bad:
-                warnings.append(f"{path}: {bad} lines cannot be read")
-
-
-@contextlib.contextmanager
-def _new_file(writer: Writer, path: Path, kind: str, warnings: list[str]) -> Iterator[bytes | None]:
-    """What a small file holds; None where the database has it, or it cannot be read."""
-    try:
-        data = path.read_bytes()
-        sha256 = hashlib.sha256(data).hexdigest()
-        known = writer.scalar("SELECT count(*) FROM file WHERE sha256 = $1", [sha256])
-        yield None if known else data
-        if not known:
-            number = writer.scalar("SELECT coalesce(max(file_id) + 1, 0) FROM file")
-            row = (number, str(path), sha256, kind, len(data), None, "whole", 0, None, None, False)
-            writer.insert("file", [(*row, as_map({}), as_map({}))])
-    except (OSError, ValueError, RecursionError) as error:
-        warnings.append(f"{path}: cannot be read: {error}")
+    for file in found.gpus:
+        gpus.load_facts(writer, file, warnings)
+    for file in found.samples:
+        if wrong := nvml.load_samples(writer, file):
+            warnings.append(wrong)
+            loader.damaged.append(wrong)
+    if found.samples:
+        nvml.drop_doubles(writer)
+    gpus.assign_gpus(writer)
 
 
 def _notes(run: Any, source: str) -> list[tuple[None, str, str, str]]:

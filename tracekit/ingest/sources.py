@@ -16,7 +16,7 @@ from typing import Self
 from tracekit.errors import InputError, UsageError
 from tracekit.ingest import reading
 from tracekit.store.building import is_unpacked
-from tracekit_collectors import records
+from tracekit_collectors import records, telemetry
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
@@ -54,7 +54,8 @@ class Sources:
     traces: list[Trace] = field(default_factory=list)
     manifests: dict[Path, records.RankManifest] = field(default_factory=dict)
     run_files: list[Path] = field(default_factory=list)
-    nvml: list[Path] = field(default_factory=list)
+    samples: list[Trace] = field(default_factory=list)  # telemetry
+    gpus: list[Trace] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)  # other JSON in the folders
 
@@ -106,8 +107,10 @@ def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) 
         return
     if records.is_run_file(name):
         found.run_files.append(file)
-    elif name.startswith("nvml.") and name.endswith(".jsonl"):
-        found.nvml.append(file)
+    elif telemetry.is_samples(name):
+        found.samples.append(Trace(file, shown))
+    elif telemetry.is_facts(name):
+        found.gpus.append(Trace(file, shown))
     elif name.startswith("rank-") and name.endswith(".json") and ".trace" not in name:
         try:
             found.manifests[file] = records.read_manifest(file)

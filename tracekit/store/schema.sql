@@ -17,7 +17,7 @@ CREATE TABLE file (
     file_id INTEGER NOT NULL,
     path    VARCHAR NOT NULL,
     sha256  VARCHAR NOT NULL,
-    kind    VARCHAR NOT NULL,          -- trace, run, nvml
+    kind    VARCHAR NOT NULL,          -- trace, run, nvml, gpus
     bytes   BIGINT  NOT NULL,          -- on disk
     rank    INTEGER,
     state   VARCHAR NOT NULL,          -- whole, partial, empty
@@ -51,12 +51,15 @@ CREATE TABLE rank (
     device_kind VARCHAR,               -- cuda, cpu, ...; null: the files do not say
     device_name VARCHAR,
     device_bytes BIGINT,
+    device_said VARCHAR,               -- JSON: what the rank says of its device
     evidence    VARCHAR NOT NULL,      -- what times stand on: kernel, operator, none
     schedule    VARCHAR,               -- class of the pipeline schedule, where recorded
     stages      INTEGER,               -- number of virtual stages in the whole pipeline
     microbatches INTEGER,
     capture_state VARCHAR,             -- finished, incomplete: WHY; null without a manifest
     cut_step    INTEGER,               -- of which only a part was recorded: it counts as none
+    -- Derived: its GPU, see the table `gpu`; null: unknown, or no telemetry of its host.
+    gpu         INTEGER,
     -- Derived: the clock of its host against the reference, see the view `clock`.
     clock_domain    VARCHAR,
     clock_offset_ns BIGINT,
@@ -225,19 +228,55 @@ CREATE TABLE grad_storage (
     bytes      BIGINT  NOT NULL
 );
 
+-- Telemetry of the nodes. What NVML does not tell is null, never 0: `gpu.unsupported` says why.
+CREATE TABLE gpu (
+    host         VARCHAR NOT NULL,
+    gpu          INTEGER NOT NULL,     -- NVML's index; MIG devices are numbered on from the last
+    uuid         VARCHAR,
+    pci_bus_id   VARCHAR,
+    name         VARCHAR,
+    memory_bytes BIGINT,
+    sm_clock_max_mhz INTEGER,
+    driver       VARCHAR,
+    is_divided   BOOLEAN,              -- into MIG devices
+    parent       INTEGER,              -- of a MIG device: the GPU that it is a part of
+    mig          INTEGER,              -- of a MIG device: NVML's index within that GPU
+    gpu_instance INTEGER,
+    compute_instance INTEGER,
+    start_ns     BIGINT  NOT NULL,     -- when the sampling began
+    interval_ns  BIGINT,               -- as asked for
+    lost_ns      BIGINT,               -- when it was found to be lost: it has no later sample
+    lost_reason  VARCHAR,
+    unsupported  MAP(VARCHAR, VARCHAR) NOT NULL -- columns that are null, at least now and then: why
+);
+
+-- PCIe throughput and processes are read once a second, and null (or not there) between.
 CREATE TABLE nvml_sample (
     host        VARCHAR NOT NULL,
     gpu         INTEGER NOT NULL,
-    uuid        VARCHAR,
-    ts_ns       BIGINT  NOT NULL,
-    utilization INTEGER,               -- percent; null: not supported
+    ts_ns       BIGINT  NOT NULL,      -- middle of the reading, on the clock of the host's ranks
+    utilization BIGINT,                -- percent of the time in which a kernel ran
+    memory_utilization BIGINT,         -- percent of the time in which memory was read or written
     memory_used_bytes BIGINT,
     power_mw    BIGINT,
-    energy_mj   BIGINT,
-    sm_clock_mhz INTEGER,
-    memory_clock_mhz INTEGER,
-    temperature_c INTEGER,
-    throttle_reasons BIGINT
+    power_limit_mw BIGINT,
+    energy_mj   BIGINT,                -- since the driver was loaded
+    sm_clock_mhz BIGINT,
+    memory_clock_mhz BIGINT,
+    temperature_c BIGINT,
+    throttle_reasons BIGINT,           -- bits: nvmlClocksEventReason*
+    pcie_tx_bytes_s BIGINT,
+    pcie_rx_bytes_s BIGINT,
+    nvlink_tx_bytes BIGINT,            -- all links, since the driver was loaded
+    nvlink_rx_bytes BIGINT
+);
+
+CREATE TABLE nvml_process (
+    host       VARCHAR NOT NULL,
+    gpu        INTEGER NOT NULL,
+    ts_ns      BIGINT  NOT NULL,       -- of the sample
+    pid        BIGINT  NOT NULL,       -- as the driver numbers it: in a container perhaps another
+    used_bytes BIGINT                  -- null: the driver does not tell
 );
 
 -- Derived ---------------------------------------------------------------------------------

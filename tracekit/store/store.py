@@ -23,7 +23,7 @@ from tracekit.store.opening import first_line, log_of, open_readable, opening_er
 from tracekit.store.reader import Reader
 from tracekit.store.writer import ROW_GROUP, Writer
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # What a database says of itself. A view and no table, which would take a block for two words.
 _META = (
@@ -48,6 +48,7 @@ _READ_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 _DERIVED_COLUMNS = {
     "rank": {
         "evidence": "'none'",
+        "gpu": "NULL",
         **dict.fromkeys(
             (f"clock_{what}" for what in ("domain", "offset_ns", "spread_ns", "samples")), "NULL"
         ),
