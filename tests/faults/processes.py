@@ -71,6 +71,10 @@ class Running:
                         return pid, file
         raise AssertionError("no worker opened a trace")
 
+    def has_workers(self, seconds: float = 30) -> bool:
+        """Whether it comes to processes that read traces."""
+        return any(self.workers() for _ in self.moments(seconds))
+
     def moments(self, seconds: float, every: float = 0.01) -> Iterator[None]:
         """While it runs, for so long."""
         end = time.monotonic() + seconds

@@ -124,7 +124,7 @@ def test_kill_9_leaves_what_was_there(run: Run, before: Before, share: float) ->
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_leaves_nothing(run: Run, tmp_path: Path, number: signal.Signals) -> None:
     with Running("ingest", *run.traces, "-o", tmp_path / "run.db") as command:
-        command.worker_that_reads(run.traces)
+        assert command.has_workers()
         command.process.send_signal(number)
         status, err = command.wait(20)
         assert command.session_ends()
@@ -198,6 +198,31 @@ def test_an_interrupt_within_a_statement_is_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_at_the_start_of_the_second_thread(tmp_path: Path) -> None:
+    """It ends the command, and nothing waits for a thread that nobody knows."""
+    (tmp_path / "interrupted.py").write_text(
+        "import threading\n"
+        "from tracekit.cli import main\n"
+        "from tracekit.store.apart import apart\n"
+        "start = threading.Thread.start\n"
+        "def started(self):\n"
+        "    start(self)\n"
+        "    threading.Thread.start = start\n"
+        "    raise KeyboardInterrupt\n"
+        "def work(**_):\n"
+        "    threading.Thread.start = started\n"
+        "    try:\n"
+        "        apart(lambda: print('done'), lambda: None)\n"
+        "    finally:\n"
+        "        apart(lambda: print('cleaned up'), lambda: None)\n"
+        "main.cli.main = work\n"
+        "main.main([])\n"
+    )
+    done = module(tmp_path, "interrupted")
+    assert (done.returncode, done.stderr) == (130, "tracekit: interrupted\n")
+    assert done.stdout == "cleaned up\n"
+
+
 def module(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", name],
@@ -206,6 +231,7 @@ def module(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=30,
     )
 
 

@@ -90,7 +90,10 @@ def load_run_files(writer: Writer, found: sources.Sources, loader: Loader) -> No
     for path in found.run_files:
         with new_file(writer, path, str(path), "run", warnings) as data:
             notes = _notes(json.loads(data), path.name) if data is not None else []
-            writer.insert("note", notes)
+            # A run that was still going on when it was read before has said a part of them.
+            sql = "SELECT rank, key, value, source FROM note WHERE rank IS NULL"
+            before = writer.rows(sql)
+            writer.insert("note", [note for note in notes if note not in before])
     writer.execute(
         "DELETE FROM note WHERE key = $1 AND rank IN (SELECT rank FROM rank)", [_NO_TRACE]
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
+
+from tracekit.store.apart import apart
 
 _Result = TypeVar("_Result")
 
@@ -86,21 +85,4 @@ class Reader:
         self.close()
 
     def _apart(self, work: Callable[[], _Result]) -> _Result:
-        """Do it in another thread: DuckDB looks for Ctrl-C in the main one only while it has work
-        for it there, and not at all while other threads do it."""
-        if threading.current_thread() is not threading.main_thread():
-            return work()
-        future = _others().submit(work)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            # It may not have begun yet, and what is not running cannot be stopped.
-            while not future.done():
-                self.interrupt()
-                wait([future], timeout=0.05)
-            raise
-
-
-@functools.cache
-def _others() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "tracekit-store")
+        return apart(work, self.interrupt)
