@@ -8,6 +8,7 @@ or a query from outside can reach nothing but the run itself.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from importlib import resources
@@ -18,6 +19,7 @@ import duckdb
 
 from tracekit import __version__
 from tracekit.errors import StoreError
+from tracekit.store.apart import apart
 from tracekit.store.building import disk_errors, identity_of, only_one, place_for
 from tracekit.store.opening import first_line, log_of, open_readable, opening_error
 from tracekit.store.reader import Reader
@@ -143,16 +145,24 @@ def _connect_new(
         config["memory_limit"] = f"{memory_limit}B"
     if threads is not None:
         config["threads"] = threads
-    connection = duckdb.connect(":memory:", config=config)
-    try:
-        connection.execute(f"ATTACH '{_quoted(building)}' AS run ({_ATTACH_OPTIONS})")
-        connection.execute("USE run")
+    connection = apart(lambda: duckdb.connect(":memory:", config=config), _nothing)
+    statements = (
+        f"ATTACH '{_quoted(building)}' AS run ({_ATTACH_OPTIONS})",
+        "USE run",
         # What is closed before it is whole is thrown away.
-        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        "PRAGMA disable_checkpoint_on_shutdown",
+    )
+    try:
+        for sql in statements:
+            apart(functools.partial(connection.execute, sql), connection.interrupt)
     except duckdb.Error as error:
         connection.close()
         raise StoreError(f"{path}: cannot be created: {first_line(error)}") from error
     return connection
+
+
+def _nothing() -> None:
+    """Opening cannot be stopped, and takes a moment only."""
 
 
 def _begin_with(writer: Writer, base: Path) -> None:
@@ -194,13 +204,16 @@ def open_run(path: Path) -> Reader:
     if not path.is_file():
         what = "is a folder; give the run.db" if path.is_dir() else "no such file"
         raise StoreError(f"{path}: {what}")
+    # In the second thread: in the main one DuckDB makes an error of its own of Ctrl-C.
     connection, warning = open_readable(
-        path, lambda at: duckdb.connect(str(at), read_only=True, config=_READ_CONFIG)
+        path,
+        lambda at: apart(
+            lambda: duckdb.connect(str(at), read_only=True, config=_READ_CONFIG), _nothing
+        ),
     )
+    sql = "SELECT value FROM meta WHERE key = 'schema_version'"
     try:
-        version = connection.execute(
-            "SELECT value FROM meta WHERE key = 'schema_version'"
-        ).fetchone()
+        version = apart(lambda: connection.execute(sql).fetchone(), connection.interrupt)
         _check_version(path, version[0] if version else None)
     except duckdb.CatalogException as error:
         connection.close()
