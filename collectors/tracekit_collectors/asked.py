@@ -60,7 +60,7 @@ class Trigger:
         self._directory = directory
         self._options = options
         self._look_at = now_s
-        self._counted = (0, now_s)  # steps at a time
+        self._began_s = now_s
         self._number = 0
         # What was asked for before this process began was not asked of it.
         while records.asked_path(directory, self._number + 1).exists():
@@ -73,8 +73,7 @@ class Trigger:
         self._look_at = now_s + _EVERY_S
         window = self._heard(steps)
         if window is None:
-            before, at = self._counted
-            self._take(steps, (now_s - at) / max(steps - before, 1))
+            self._take(steps, (now_s - self._began_s) / max(steps, 1))
             window = self._heard(steps)
         return window
 

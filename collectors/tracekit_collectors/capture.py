@@ -209,9 +209,8 @@ class Capture:
         if len(record.steps) < window.recording.last - window.recording.first + 1:
             self.close()
         else:
-            self._plan.closed(window.recording, self._steps)
-            if self._plan.left_out:
-                steps = ", ".join(map(str, self._plan.left_out))
+            if left_out := self._plan.closed(window.recording, self._steps):
+                steps = ", ".join(map(str, left_out))
                 file.problem(f"no window at step {steps}: another one was open")
             if self._plan.is_fulfilled:
                 manifest.state = "finished"

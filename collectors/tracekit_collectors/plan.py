@@ -10,14 +10,12 @@ class Plan:
 
     Attributes:
         is_fulfilled: Whether every window that was planned from the start has been open.
-        left_out: First steps of the planned windows that another one left no room for.
     """
 
     def __init__(self, options: Options) -> None:
         self._planned = options.recordings()
         self._head = next(self._planned, None)
         self._asked: list[Recording] = []
-        self.left_out: list[int] = []
 
     @property
     def is_fulfilled(self) -> bool:
@@ -33,17 +31,22 @@ class Plan:
         """One more."""
         self._asked.append(window)
 
-    def closed(self, window: Recording, steps: int) -> None:
-        """A window has been open, and the step that comes next is number ``steps``."""
+    def closed(self, window: Recording, steps: int) -> list[int]:
+        """A window has been open, and the step that comes next is number ``steps``.
+
+        Returns the first steps of the planned windows that it left no room for.
+        """
+        left_out = []
         if window in self._asked:
             self._asked.remove(window)
         elif window == self._head:
             self._head = next(self._planned, None)
         while self._head is not None and self._head.start < steps:
-            self.left_out.append(self._head.first)
+            left_out.append(self._head.first)
             self._head = next(self._planned, None)
         # Somebody waits for what was asked for: it is late rather than left out.
         self._asked = [_not_before(window, steps) for window in self._asked]
+        return left_out
 
 
 def _not_before(window: Recording, step: int) -> Recording:

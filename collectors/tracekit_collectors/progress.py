@@ -60,6 +60,7 @@ def read(directory: Path, name: str) -> Seen | None:
     """What a rank last said; None where it has said nothing, or nothing that can be read."""
     try:
         said = json.loads(records.progress_path(directory, name).read_text(encoding="utf-8"))
-        return Seen(said["steps"], said["time_ns"], said["step_ns"], str(said["doing"]))
+        step_ns = None if said["step_ns"] is None else int(said["step_ns"])
+        return Seen(int(said["steps"]), int(said["time_ns"]), step_ns, str(said["doing"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -27,7 +27,9 @@ def alone(*command: str) -> list[str]:
     """The losses of the command without us."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return losses(done.stdout)
+    found = losses(done.stdout)
+    assert found, "it printed no loss: there is nothing to compare"
+    return found
 
 
 def wrapped(folder: Path, *command: str, loss: list[str], source: str) -> Run:

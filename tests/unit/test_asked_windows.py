@@ -25,18 +25,17 @@ def test_the_planned_windows_come_in_order_and_then_nothing() -> None:
     plan = Plan(Options(repeat=2))
     first, second = Recording(2, 3, 5), Recording(7, 8, 10)
     assert (plan.next, plan.is_fulfilled) == (first, False)
-    plan.closed(first, 6)
+    assert plan.closed(first, 6) == []
     assert plan.next == second
-    plan.closed(second, 11)
-    assert (plan.next, plan.is_fulfilled, plan.left_out) == (None, True, [])
+    assert plan.closed(second, 11) == []
+    assert (plan.next, plan.is_fulfilled) == (None, True)
 
 
 def test_a_window_that_is_asked_for_takes_the_place_of_a_planned_one() -> None:
     plan = Plan(Options(repeat=3))  # 2..5, 7..10, 12..15
     plan.ask(Recording(1, 2, 8))
     assert plan.next == Recording(1, 2, 8)
-    plan.closed(Recording(1, 2, 8), 9)
-    assert plan.left_out == [3, 8]
+    assert plan.closed(Recording(1, 2, 8), 9) == [3, 8]
     assert plan.next == Recording(12, 13, 15)
 
 

@@ -51,7 +51,10 @@ def command(
     until = time.monotonic() + timeout
     while trigger.exists() or not _asked(directory) - asked:
         if time.monotonic() > until:
-            say(f"{trigger}: no rank has taken it in {timeout:g} s; it stays for them")
+            if trigger.exists():
+                say(f"{trigger}: no rank has taken it in {timeout:g} s; it stays for them")
+            else:
+                say(f"{trigger}: taken, and no answer in {timeout:g} s: see {records.LOG_FILE}")
             return
         if not trigger.exists() and not look(directory).goes_on:
             raise UnavailableError(f"{directory}: the run has ended meanwhile")

@@ -20,9 +20,9 @@ _HEADS = ["ranks", "host", "state", "steps", "step time", "last heard of", "reco
 def print_live(run: LiveRun, stream: TextIO) -> None:
     """A line for each node's command, and one for all ranks that are in the same state."""
     for wrapper in run.wrappers:
-        print(plain(_about(wrapper)), file=stream)
+        stream.write(f"{plain(_about(wrapper))}\n")
     if not run.ranks:
-        print("no rank yet: no process has ended a training step", file=stream)
+        stream.write("no rank yet: no process has ended a training step\n")
         return
     print_rows(_HEADS, list(_lines(run.ranks)), stream)
 
