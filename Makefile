@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo.db
+# Tests at a time, file by file: most of them wait, for processes to start or for each other.
+JOBS ?= 2
 
 .PHONY: help demo test setup lint types contracts docs reference samples goldens clean
 
@@ -54,7 +56,9 @@ reference: setup
 	$(BIN)/python docs/make_reference.py
 
 test: lint types contracts docs
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(PYTEST_ARGS)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not alone" \
+		--numprocesses $(JOBS) --dist loadfile
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(PYTEST_ARGS) -m alone
 
 samples: setup
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python sample_traces/record.py

@@ -14,6 +14,10 @@ from tracekit.store import Reader, open_run
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 
+# pytest-xdist gives its workers a width, and with it tables would be fitted to a terminal.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COLUMNS", None)
+
 Load = Callable[..., Reader]
 Golden = Callable[[Path, str], None]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.clients.runs import Run, loop
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.alone]
 
 # Window: 1 step found, 1 waited, 1 warm-up, 3 recorded.
 STEPS = ("--steps", "7")

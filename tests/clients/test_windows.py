@@ -262,7 +262,9 @@ def test_a_capture_in_code(tmp_path: Path) -> None:
     done = subprocess.run(
         [*TORCHRUN, "2", "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "done\ndone\n"), done.stderr
+    # Two processes print: the ends of their lines may come together.
+    assert (done.returncode, done.stdout.split("done")[0]) == (0, ""), done.stderr
+    assert (done.stdout.count("done"), len(done.stdout)) == (2, len("done\n") * 2)
     ingest([tmp_path / "captured"], tmp_path / "run.db")
     with open_run(tmp_path / "run.db") as reader:
         assert reader.rows("SELECT rank, dim, coord, size FROM mesh ORDER BY rank, dim") == [

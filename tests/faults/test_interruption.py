@@ -24,6 +24,8 @@ from tracekit.ingest.run import ingest
 from tracekit.store import open_run
 from tracekit.store.store import create
 
+pytestmark = pytest.mark.alone
+
 MOMENTS = 5
 
 
