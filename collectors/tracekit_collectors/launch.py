@@ -7,6 +7,7 @@ itself. Other signals are handed on once. Standard library only; the analysis co
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -144,5 +145,7 @@ def end_like(status: int) -> int:
     if number in (signal.SIGKILL, signal.SIGSTOP):
         return 128 + number
     signal.signal(number, signal.SIG_DFL)
+    # The child's core dump is what somebody wants to see: ours would lie in its place.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.kill(os.getpid(), number)
     return 128 + number

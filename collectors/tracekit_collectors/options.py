@@ -17,7 +17,11 @@ COLLECT_BY_DEFAULT = ("torch", "memory", "nvml", "shapes")
 
 
 class Recording(NamedTuple):
-    """One window: the profiler starts with step ``start``; ``first`` to ``last`` are recorded."""
+    """One window: the profiler starts with step ``start``; ``first`` to ``last`` are recorded.
+
+    Between two there is a whole step that neither records: what torch is still to note of the
+    earlier one (a collective that is under way) would be written into the later one.
+    """
 
     start: int
     first: int
@@ -30,7 +34,8 @@ class Options:
 
     The step in which the rank is found (up to its first optimizer step) is never recorded: there
     ``wait`` whole steps pass first, ``warmup`` have the profiler on, ``active`` are recorded, and
-    all three again, ``repeat`` times (0: only what is asked for meanwhile). Or a window begins at
+    all three again, ``repeat`` times (0: only what is asked for meanwhile; with neither wait nor
+    warm-up one step lies between two windows). Or a window begins at
     every multiple of ``every``, or at each of ``at_steps``, with the steps before it for the
     warm-up, as far as there are any.
 
@@ -63,18 +68,17 @@ class Options:
 
     @property
     def left_out(self) -> list[int]:
-        """Of ``at_steps`` those within the window of an earlier one."""
+        """Of ``at_steps`` those within the window of an earlier one, or right behind it."""
         kept = {window.first for window in self.recordings()} if self.at_steps else set()
         return sorted(set(self.at_steps) - kept)
 
     def recordings(self) -> Iterator[Recording]:
-        """The windows, in order. Where two would overlap the second is left out."""
+        """The windows, in order. Where two would overlap or touch the second is left out."""
         settled = 1  # the first step that no window has
         for first in self._firsts():
-            start = max(first - self.warmup, settled)
-            if start <= first:
+            if first > settled or first == 1:
                 last = first + self.active - 1
-                yield Recording(start, first, last)
+                yield Recording(max(first - self.warmup, settled), first, last)
                 settled = last + 1
 
     def _firsts(self) -> Iterator[int]:
@@ -86,7 +90,7 @@ class Options:
                 yield first
                 first += self.every
         else:
-            cycle = self.wait + self.warmup + self.active
+            cycle = max(self.wait + self.warmup, 1) + self.active
             for number in range(self.repeat):
                 yield 1 + self.wait + self.warmup + number * cycle
 

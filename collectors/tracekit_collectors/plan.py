@@ -16,6 +16,7 @@ class Plan:
         self._planned = options.recordings()
         self._head = next(self._planned, None)
         self._asked: list[Recording] = []
+        self._settled = 0  # the first step that no window has had
 
     @property
     def is_fulfilled(self) -> bool:
@@ -28,27 +29,29 @@ class Plan:
         return min(coming, default=None)
 
     def ask(self, window: Recording) -> None:
-        """One more."""
-        self._asked.append(window)
+        """One more. Somebody waits for it: it is late rather than left out."""
+        self._asked.append(self._late(window))
 
     def closed(self, window: Recording, steps: int) -> list[int]:
         """A window has been open, and the step that comes next is number ``steps``.
 
         Returns the first steps of the planned windows that it left no room for.
         """
+        self._settled = steps
         left_out = []
         if window in self._asked:
             self._asked.remove(window)
         elif window == self._head:
             self._head = next(self._planned, None)
-        while self._head is not None and self._head.start < steps:
+        while self._head is not None and self._late(self._head) != self._head:
             left_out.append(self._head.first)
             self._head = next(self._planned, None)
-        # Somebody waits for what was asked for: it is late rather than left out.
-        self._asked = [_not_before(window, steps) for window in self._asked]
+        self._asked = [self._late(window) for window in self._asked]
         return left_out
 
-
-def _not_before(window: Recording, step: int) -> Recording:
-    late = max(step - window.start, 0)
-    return Recording(*(number + late for number in window))
+    def _late(self, window: Recording) -> Recording:
+        """The window, moved behind the last one that was open and the step between the two."""
+        if not self._settled:
+            return window
+        late = max(self._settled - window.start, self._settled + 1 - window.first, 0)
+        return Recording(*(number + late for number in window))

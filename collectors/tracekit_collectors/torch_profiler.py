@@ -12,6 +12,7 @@ from typing import Any
 
 from tracekit_collectors import quiet
 from tracekit_collectors.hooks import quietly
+from tracekit_collectors.open_marks import OpenMarks
 from tracekit_collectors.options import Recording
 
 
@@ -46,6 +47,7 @@ class Window:
         self.recording = recording
         self.cost_ns: dict[str, int] = {}
         self.busy = False
+        self._is_ready = False
         self._on_done: Callable[[], None] | None = on_done
         self._thread: threading.Thread | None = None
         self._profile: Any = profile(
@@ -59,27 +61,34 @@ class Window:
         )
         self._profile.step_num = recording.start
         self._blocks = [quiet.block()] if "memory" in collect else []
+        self._marks = OpenMarks()
 
     def start(self) -> None:
         began = time.time_ns()
         self._thread = threading.current_thread()
+        self._marks.watch()
         self._inside(self._profile.start)
         self.cost_ns["start"] = time.time_ns() - began
 
     def step(self) -> None:
         began = time.time_ns()
+        if self._profile.step_num == self.recording.last:
+            self._marks.end()
         self._inside(self._profile.step)
         # Stopping happens within the step that closes the window, and is its greatest part.
         self.cost_ns["stop"] = max(self.cost_ns.get("stop", 0), time.time_ns() - began)
 
     def stop(self) -> None:
         """End before the plan does. Calls ``on_done`` if anything was recorded."""
+        self._marks.end()
         self._inside(self._profile.stop)
 
     def discard(self) -> None:
         """End and keep nothing; a session that is lost is not touched."""
         self._on_done = None
-        if not self.lost:
+        if self.lost:
+            self._marks.forget()
+        else:
             self.stop()
 
     def _inside(self, function: Callable[[], None]) -> None:
@@ -90,10 +99,20 @@ class Window:
                 quietly(quiet.complain_unheard, self._blocks)
         finally:
             self.busy = False
+            if self._is_ready:
+                self._free()
 
     def _ready(self, _: Any) -> None:
+        self._is_ready = True
         if self._on_done is not None:
             self._on_done()
+
+    def _free(self) -> None:
+        """Let go of the recorded events at once: the profiler refers to itself, and would hold them
+        until the collector of cycles comes by."""
+        began = time.time_ns()
+        self._profile.profiler = None
+        self.cost_ns["free"] = time.time_ns() - began
 
     @property
     def lost(self) -> bool:

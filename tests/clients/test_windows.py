@@ -50,6 +50,8 @@ def steps_of(manifest: dict[str, Any]) -> list[list[int]]:
     [
         (("--repeat", "2", "--active", "2"), [[3, 4], [7, 8]]),
         (("--every", "5", "--active", "1"), [[5], [10]]),
+        # Nothing but the step between them keeps the windows apart.
+        (("--wait", "0", "--warmup", "0", "--repeat", "3"), [[1, 2, 3], [5, 6, 7], [9, 10, 11]]),
         (("--at-step", "9", "--at-step", "1", "--active", "2"), [[1, 2], [9, 10]]),
     ],
 )
@@ -276,3 +278,34 @@ def test_a_capture_in_code(tmp_path: Path) -> None:
         assert reader.scalar("SELECT count(*) FROM event JOIN name USING (name_id) "
                              "WHERE name = 'batch [i]'") == 4  # fmt: skip
         assert reader.scalar("SELECT count(*) FROM note WHERE key = 'tokens_per_step'") == 2
+
+
+LONG_MARKS = (
+    HEAD
+    + """
+import gc
+gc.disable()
+from torch.profiler import record_function
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(4):
+    with record_function(f"epoch {epoch}"):
+        for i in range(4):
+            optimizer.zero_grad(); loss().backward(); optimizer.step()
+print(sum(isinstance(o, torch.autograd.profiler.profile) for o in gc.get_objects()), "held")
+"""
+)
+
+
+def test_marks_that_outlive_a_window_end_with_it(tmp_path: Path) -> None:
+    """Ended in the next window, torch would write into what it has freed (a crash, in time)."""
+    windows = ("--at-step", "3", "--at-step", "7", "--at-step", "11", "--warmup", "0")
+    run, manifest = captured(tmp_path, LONG_MARKS, *windows, "--active", "2")
+    assert (run.done.returncode, run.done.stdout.split("\n")[0]) == (0, "0 held")
+    assert steps_of(manifest) == [[3, 4], [7, 8], [11, 12]]
+    with open_run(run.database) as reader:
+        inside = reader.rows(
+            "SELECT name, s.step FROM event e JOIN name USING (name_id) JOIN step s "
+            "ON e.ts_ns >= s.start_ns AND e.ts_ns + e.dur_ns <= s.end_ns "
+            "WHERE name LIKE 'epoch%' ORDER BY e.ts_ns"
+        )
+    assert inside == [("epoch 1", 4), ("epoch 2", 8), ("epoch 3", 12)]

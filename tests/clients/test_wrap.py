@@ -66,6 +66,26 @@ def test_death_by_a_signal_is_passed_on(tmp_path: Path) -> None:
     assert run.done.returncode == -signal.SIGTERM
 
 
+def test_the_core_dump_is_the_commands_own(tmp_path: Path) -> None:
+    """The wrapper dies as the command did, and where it does it may dump none."""
+    code = """
+import os, resource
+from tracekit_collectors import launch
+most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+os.kill = lambda pid, number: print(number, *resource.getrlimit(resource.RLIMIT_CORE))
+launch.end_like(-11)
+print(most)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    said, most = done.stdout.splitlines()
+    assert said == f"11 0 {most}"
+    if most == "0":
+        pytest.skip("this machine lets no process dump its core: the limit says nothing")
+
+
 def test_a_term_reaches_the_command_once(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(

@@ -46,6 +46,16 @@ def test_a_window_that_is_asked_for_within_another_comes_after_it() -> None:
     assert plan.next == Recording(6, 7, 9)  # two steps late
 
 
+def test_between_two_windows_there_is_a_step_that_neither_records() -> None:
+    plan = Plan(Options(warmup=0, at_steps=(10,)))
+    plan.ask(Recording(7, 7, 9))
+    assert plan.closed(Recording(7, 7, 9), 10) == [10]
+    plan.ask(Recording(10, 10, 12))
+    assert plan.next == Recording(11, 11, 13)
+    plan.ask(Recording(10, 11, 13))  # its warm-up is that step
+    assert plan.next == Recording(10, 11, 13)
+
+
 def test_all_ranks_record_the_steps_that_the_first_one_names(tmp_path: Path) -> None:
     first, second = Trigger(tmp_path, OPTIONS, 0.0), Trigger(tmp_path, OPTIONS, 0.0)
     assert first.look(10, 1.0) is None

@@ -28,8 +28,8 @@ def test_a_repeated_window_waits_and_warms_up_again() -> None:
     ]  # fmt: skip
 
 
-def test_windows_without_wait_and_warm_up_follow_each_other() -> None:
-    assert plan(wait=0, warmup=0, active=2, repeat=2) == [Recording(1, 1, 2), Recording(3, 3, 4)]
+def test_windows_without_wait_and_warm_up_have_a_step_between_them() -> None:
+    assert plan(wait=0, warmup=0, active=2, repeat=2) == [Recording(1, 1, 2), Recording(4, 4, 5)]
 
 
 def test_a_window_every_so_many_steps_has_no_end() -> None:
@@ -39,10 +39,10 @@ def test_a_window_every_so_many_steps_has_no_end() -> None:
 
 
 def test_windows_at_steps_have_as_much_warm_up_as_there_is_room_for() -> None:
-    # 1 has none before it; 4 is free again from 3 on; 5 lies within the window of 4.
-    assert plan(at_steps=(5, 1, 4, 1), active=2, warmup=2) == [
-        Recording(1, 1, 2), Recording(3, 4, 5)
-    ]  # fmt: skip
+    # 1 has none before it; 4 has step 3; 5 lies within the window of 4, and 6 right behind it.
+    at_steps = Options(at_steps=(5, 1, 4, 1, 6), active=2, warmup=2)
+    assert list(at_steps.recordings()) == [Recording(1, 1, 2), Recording(3, 4, 5)]
+    assert at_steps.left_out == [5, 6]
 
 
 @pytest.mark.parametrize(
