@@ -30,7 +30,7 @@ class OpenMarks:
         """From here on."""
         from torch.autograd.profiler import record_function
 
-        original = record_function.__enter__
+        original: Any = record_function.__enter__
         marks = self
 
         def enter(self: Any) -> Any:
