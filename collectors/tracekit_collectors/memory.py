@@ -40,11 +40,11 @@ def model_state(optimizers: Iterable[Any], moment: str) -> list[StateBytes]:
 def gradient_storage(optimizers: Iterable[Any]) -> list[list[int]]:
     """[address, bytes] of each storage that gradients live in."""
     found: dict[int, int] = {}
-    for category, tensor in _tensors(optimizers):
-        if category == "grads":
-            storage = tensor.untyped_storage()
-            if storage.nbytes():
-                found[storage.data_ptr()] = storage.nbytes()
+    for param in _params(optimizers):
+        for part in _parts(param.grad) if param.grad is not None else ():
+            storage = part.untyped_storage()
+            if size := storage.nbytes():
+                found[storage.data_ptr()] = size
     return [[address, size] for address, size in found.items()]
 
 
@@ -53,21 +53,26 @@ def device_kind(optimizers: Iterable[Any]) -> str:
     device in use."""
     import torch
 
-    for category, tensor in _tensors(optimizers):
-        if category == "params":
-            return str(tensor.device.type)
+    for param in _params(optimizers):
+        for part in _parts(param):
+            return str(part.device.type)
     return "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
+
+
+def _params(optimizers: Iterable[Any]) -> Iterator[Any]:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            yield from group["params"]
 
 
 def _tensors(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     import torch
 
     for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                yield from (("params", part) for part in _parts(param))
-                if param.grad is not None:
-                    yield from (("grads", part) for part in _parts(param.grad))
+        for param in _params([optimizer]):
+            yield from (("params", part) for part in _parts(param))
+            if param.grad is not None:
+                yield from (("grads", part) for part in _parts(param.grad))
         for state in optimizer.state.values():
             for value in state.values() if isinstance(state, dict) else ():
                 if isinstance(value, torch.Tensor):

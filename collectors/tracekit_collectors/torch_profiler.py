@@ -151,6 +151,7 @@ class Window:
         def work() -> None:
             began = time.time_ns()
             quietly(_pack, plain)
+            _return_memory()
             self.cost_ns["pack"] = time.time_ns() - began
 
         thread = threading.Thread(target=work, name="tracekit-pack")
@@ -171,6 +172,18 @@ def _pack(plain: Path) -> None:
         plain.unlink()
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _return_memory() -> None:
+    """The recorded events, freed by now, go back to the system: glibc keeps such small blocks.
+
+    Not while Python is held up: ctypes lets go of the interpreter. 35 ms for 500 MB.
+    """
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def another_is_running() -> bool:
