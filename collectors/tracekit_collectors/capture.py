@@ -15,6 +15,7 @@ from typing import Any
 
 from tracekit_collectors import log, memory, records
 from tracekit_collectors.asked import Trigger
+from tracekit_collectors.cuda_memory import CudaMemory
 from tracekit_collectors.guard import Guard
 from tracekit_collectors.hooks import quietly
 from tracekit_collectors.options import Options, Recording, from_environment
@@ -69,6 +70,7 @@ class Capture:
         self._steps = 0
         self._thread: threading.Thread | None = None  # on which the last step ended
         self._window: Window | None = None
+        self._memory = CudaMemory()
         self._guard = Guard(self._end_early)
         self._packing: list[threading.Thread] = []
         self._file: RankFile | None = None  # once this process has turned out to be a rank
@@ -163,8 +165,10 @@ class Capture:
 
     def _open(self, recording: Recording) -> None:
         self._window = Window(recording, self._options.collect, self._recorded)
-        self._manifest.windows.append(records.WindowRecord(cost_ns=self._window.cost_ns))
+        record = records.WindowRecord(cost_ns=self._window.cost_ns)
+        self._manifest.windows.append(record)
         self._start_state()
+        self._memory.start(record, self._options.collect, self._manifest)
         observed.recording = True
         self._guard.install()
         self._window.start()
@@ -193,6 +197,7 @@ class Capture:
             self._manifest.grads[str(step)] = memory.gradient_storage(optimizers)
             if step == plan.last and self._is_first:
                 self._manifest.model_state += memory.model_state(optimizers, "end")
+        self._memory.step_ended(step, is_recorded=step >= plan.first)
 
     def _recorded(self) -> None:
         """The profiler has stopped and holds a trace."""
@@ -201,11 +206,12 @@ class Capture:
         assert file is not None
         record = manifest.windows[-1]
         plain = file.trace_path()
+        history = self._memory.stop(file.memory_path() if record.steps else None)
         self._leave_window()
         if record.steps:
             window.export(plain)
             record.trace = plain.name + ".gz"
-            self._packing.append(window.pack(plain))
+            self._packing.append(window.pack(plain, history))
         if len(record.steps) < window.recording.last - window.recording.first + 1:
             self.close()
         else:
@@ -220,6 +226,7 @@ class Capture:
         if self._window is not None and self._file and not self._manifest.windows[-1].steps:
             self._manifest.windows.pop()
         self._window = None
+        self._memory.stop(None)
         observed.recording = False
         self._guard.remove()
 

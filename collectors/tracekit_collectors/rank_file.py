@@ -29,6 +29,10 @@ class RankFile:
         """Where the trace of the present window goes."""
         return records.trace_path(self._directory, self.name, len(self.manifest.windows) - 1)
 
+    def memory_path(self) -> Path:
+        """Where the memory history of the present window goes."""
+        return records.memory_path(self._directory, self.name, len(self.manifest.windows) - 1)
+
     def write(self) -> None:
         """Write it down, with what has been observed and stated since."""
         manifest = self.manifest

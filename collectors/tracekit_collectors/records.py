@@ -73,8 +73,14 @@ class WindowRecord:
     steps: list[int] = field(default_factory=list)  # recorded, by number
     # File name in the run directory. A process that was killed may have left it without the .gz.
     trace: str | None = None
-    # What the window took of the training's time: start, stop, export. pack is beside it.
+    # What the window took of the training's time: start, stop, which holds export, free and
+    # snapshot. pack is beside it.
     cost_ns: dict[str, int] = field(default_factory=dict)
+    # On CUDA the snapshot of the memory history: file (name in the run directory), bytes,
+    # max_entries; or missing: why there is none.
+    memory: dict[str, Any] | None = None
+    # On CUDA, step -> allocated and reserved, bytes at most; or missing: why.
+    peaks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -134,6 +140,12 @@ def trace_path(directory: Path, name: str, window: int) -> Path:
     """Where the trace of a window is exported to; packed, its name has ``.gz`` added to it."""
     number = f"-{window}" if window else ""
     return directory / f"{name}.trace{number}.json"
+
+
+def memory_path(directory: Path, name: str, window: int) -> Path:
+    """Where the snapshot of a window's memory history goes."""
+    number = f"-{window}" if window else ""
+    return directory / f"{name}.memory{number}.pickle.gz"
 
 
 def is_packed_already(path: Path) -> bool:

@@ -142,15 +142,18 @@ class Window:
             partial.unlink(missing_ok=True)
         self.cost_ns |= {"export": time.time_ns() - began, "pack": 0}
 
-    def pack(self, plain: Path) -> threading.Thread:
+    def pack(self, plain: Path, beside: Callable[[], None] | None = None) -> threading.Thread:
         """Compress an exported trace in a thread, which the interpreter waits for at its end.
 
-        Killed before that, the process leaves the trace as it was exported.
+        Killed before that, the process leaves the trace as it was exported. ``beside`` is done
+        after it.
         """
 
         def work() -> None:
             began = time.time_ns()
             quietly(_pack, plain)
+            if beside is not None:
+                quietly(beside)
             _return_memory()
             self.cost_ns["pack"] = time.time_ns() - began
 
