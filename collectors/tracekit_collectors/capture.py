@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit_collectors import log, memory, records
+from tracekit_collectors import log, memory, own_traces, records
 from tracekit_collectors.asked import Trigger
 from tracekit_collectors.cuda_memory import CudaMemory
 from tracekit_collectors.guard import Guard
@@ -75,6 +75,7 @@ class Capture:
         self._packing: list[threading.Thread] = []
         self._file: RankFile | None = None  # once this process has turned out to be a rank
         self._trigger: Trigger | None = None
+        self._own_traces: list[str] = []
         self.is_closed = directory is None
 
     def optimizer_stepped(self, optimizer: Any, *, outermost: bool, in_backward: bool) -> None:
@@ -101,6 +102,11 @@ class Capture:
         """The program starts a profiler: end ours, and keep what it has."""
         if not self.is_closed and self._window is not None and not self._window.busy:
             self._end_early("the program started a profiler of its own")
+
+    def program_wrote(self, trace: str) -> None:
+        """The program has exported a trace of its own to this path."""
+        if own_traces.add(self._own_traces, trace) and self._file is not None:
+            self._file.write()
 
     def close(self) -> None:
         """No more steps are counted, and nothing of the program is held."""
@@ -157,6 +163,7 @@ class Capture:
         """The process has turned out to be a rank."""
         assert self._directory is not None
         self._file = RankFile(self._directory, manifest_of(self._counter.optimizers, self._options))
+        self._file.manifest.own_traces = self._own_traces
         self._trigger = Trigger(self._directory, self._options, time.monotonic())
         atexit.register(_let_threads_settle)
         atexit.register(self._at_exit)

@@ -142,6 +142,7 @@ def _after_torch(torch: ModuleType) -> None:
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
     quietly(_watch_profilers, torch)
+    quietly(_with("own_traces", "watch"), torch)
 
 
 def _watch_profilers(torch: ModuleType) -> None:

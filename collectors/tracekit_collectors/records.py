@@ -118,6 +118,8 @@ class RankManifest:
     grads: dict[str, list[list[int]]] = field(default_factory=dict)
     # Bytes of gathered (unsharded) parameters as they came and went: [[time_ns, bytes], ...].
     gathered: list[list[int]] = field(default_factory=list)
+    # Where the program itself exported traces to, whether they are still there or not.
+    own_traces: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     format: int = FORMAT_VERSION
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from tracekit_collectors import quiet
+from tracekit_collectors import own_traces, quiet
 from tracekit_collectors.hooks import quietly
 from tracekit_collectors.open_marks import OpenMarks
 from tracekit_collectors.options import Recording
@@ -136,7 +136,8 @@ class Window:
         began = time.time_ns()
         partial = plain.with_name(f".{plain.name}.{os.getpid()}.json")
         try:
-            self._profile.export_chrome_trace(str(partial))
+            with own_traces.not_noted():
+                self._profile.export_chrome_trace(str(partial))
             partial.replace(plain)
         finally:
             partial.unlink(missing_ok=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli.after_run import ingest_and_report
 from tracekit.cli.run_directory import prepare, prepare_shared
 from tracekit.cli.say import say
-from tracekit.errors import TracekitError, UsageError
+from tracekit.errors import UsageError
 from tracekit_collectors.options import COLLECT, COLLECT_BY_DEFAULT, Options
 
 
@@ -148,7 +149,7 @@ def command(
         if not quiet:
             say(f"captured in {directory}")
     else:
-        _ingest_and_report(directory, output, quiet=quiet)
+        ingest_and_report(directory, output, quiet=quiet)
     return end_like(status)
 
 
@@ -180,31 +181,6 @@ def _check(output: Path, directory: Path, *, force: bool, ingests: bool) -> None
         raise UsageError(f"{output}: there is no folder {output.parent}")
     if force:
         refuse_to_replace(output)
-
-
-def _ingest_and_report(directory: Path, output: Path, *, quiet: bool) -> None:
-    """What goes wrong here is said, and never changes how the command ended."""
-    from tracekit.cli.ingest import ingest_aloud
-    from tracekit.cli.report import print_to_stdout
-    from tracekit.store import open_run
-
-    if not any(directory.glob("rank-*.json")):
-        _say(
-            "no rank was captured: no process of the command stepped a torch optimizer "
-            f"(tracekit's own log: {directory / 'tracekit.log'})",
-            quiet,
-        )
-        return
-    try:
-        ingest_aloud((directory,), output, force=True, quiet=quiet)
-        if not quiet:
-            with open_run(output) as reader:
-                print_to_stdout(reader)
-            click.echo(f"Go on:  tracekit tui {output}    tracekit report {output} --help")
-    except TracekitError as error:
-        _say(str(error), quiet)
-    except Exception as error:  # noqa: BLE001 - the command's own status must come through
-        _say(f"{output}: {type(error).__name__}: {error}", quiet)
 
 
 def _say(text: str, quiet: bool) -> None:

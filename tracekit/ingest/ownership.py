@@ -90,8 +90,11 @@ class Owners:
         return self._outside(trace)[0] if mapped is None else mapped
 
     def _outside(self, trace: sources.Trace) -> tuple[int | None, records.RankManifest | None]:
+        place = trace.path.resolve()
         for at, manifest in self._found.manifests.items():
-            if at.parent.resolve() != trace.path.parent.resolve():
+            if str(place) in manifest.own_traces:
+                return manifest.rank, manifest
+            if at.parent.resolve() != place.parent:
                 continue
             # Without the .gz where the process was killed before it had packed its trace.
             if _unpacked(trace.name) in [_unpacked(w.trace) for w in manifest.windows if w.trace]:
