@@ -13,19 +13,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit_collectors import log, memory, own_traces, records
+from tracekit_collectors import log, own_traces
 from tracekit_collectors.asked import Trigger
-from tracekit_collectors.cuda_memory import CudaMemory
-from tracekit_collectors.guard import Guard
-from tracekit_collectors.hooks import quietly
 from tracekit_collectors.options import Options, Recording, from_environment
-from tracekit_collectors.patches import observed
 from tracekit_collectors.plan import Plan
 from tracekit_collectors.rank import manifest_of
 from tracekit_collectors.rank_file import RankFile
+from tracekit_collectors.recorder import Recorder
 from tracekit_collectors.steps import StepCounter
-from tracekit_collectors.torch_profiler import Window, another_is_running
+from tracekit_collectors.torch_profiler import another_is_running
 
+_LOST = "another profiler took the session, or the steps change their thread"
 _current: Capture | None = None
 _forgotten = False
 
@@ -69,10 +67,7 @@ class Capture:
         self._plan = Plan(options)
         self._steps = 0
         self._thread: threading.Thread | None = None  # on which the last step ended
-        self._window: Window | None = None
-        self._memory = CudaMemory()
-        self._guard = Guard(self._end_early)
-        self._packing: list[threading.Thread] = []
+        self._recorder = Recorder(options, self._counter, self._end_early, self._recorded)
         self._file: RankFile | None = None  # once this process has turned out to be a rank
         self._trigger: Trigger | None = None
         self._own_traces: list[str] = []
@@ -100,7 +95,7 @@ class Capture:
 
     def step_aside(self) -> None:
         """The program starts a profiler: end ours, and keep what it has."""
-        if not self.is_closed and self._window is not None and not self._window.busy:
+        if not self.is_closed:
             self._end_early("the program started a profiler of its own")
 
     def program_wrote(self, trace: str) -> None:
@@ -111,7 +106,6 @@ class Capture:
     def close(self) -> None:
         """No more steps are counted, and nothing of the program is held."""
         self.is_closed = True
-        self._window = None
         self._counter.forget()
 
     def end(self) -> None:
@@ -130,15 +124,13 @@ class Capture:
         self._steps += 1
         file.manifest.steps_seen = self._steps
         file.manifest.step_source = self._counter.source
-        window = self._window
         previous, self._thread = self._thread, threading.current_thread()
-        if window is not None:
-            if window.lost:
-                self._fail("another profiler took the session, or the steps change their thread")
-                return
-            self._record_step(window, self._steps - 1)
-            window.step()
-        if self._window is None and not self.is_closed:
+        if self._recorder.is_lost:
+            self._fail(_LOST)
+            return
+        if self._recorder.is_open:
+            self._recorder.step_ended(self._steps - 1)
+        if not self._recorder.is_open and not self.is_closed:
             self._wait(file, changes_thread=previous not in (None, self._thread))
 
     def _wait(self, file: RankFile, *, changes_thread: bool) -> None:
@@ -157,7 +149,7 @@ class Capture:
             self._fail("the program runs a profiler of its own; it is left alone")
         else:
             file.tell(f"records steps {coming.first} to {coming.last}", at_once=True)
-            self._open(coming)
+            self._recorder.open(coming, file)
 
     def _begin(self) -> RankFile:
         """The process has turned out to be a rank."""
@@ -170,92 +162,37 @@ class Capture:
         self._file.write()
         return self._file
 
-    def _open(self, recording: Recording) -> None:
-        self._window = Window(recording, self._options.collect, self._recorded)
-        record = records.WindowRecord(cost_ns=self._window.cost_ns)
-        self._manifest.windows.append(record)
-        self._start_state()
-        self._memory.start(record, self._options.collect, self._manifest)
-        observed.recording = True
-        self._guard.install()
-        self._window.start()
-
-    @property
-    def _manifest(self) -> records.RankManifest:
-        assert self._file is not None
-        return self._file.manifest
-
-    @property
-    def _is_first(self) -> bool:
-        """Whether the window is the first, whose model state the manifest holds."""
-        return len(self._manifest.windows) == 1
-
-    def _start_state(self) -> None:
-        if self._is_first:
-            self._manifest.model_state = memory.model_state(self._counter.optimizers, "start")
-
-    def _record_step(self, window: Window, step: int) -> None:
-        """Note what the step that just ended holds, while its gradients are still there."""
-        plan, optimizers = window.recording, self._counter.optimizers
-        if step == plan.first - 1:  # the last warm-up step: the next one is recorded
-            self._start_state()
-        elif step >= plan.first:
-            self._manifest.windows[-1].steps.append(step)
-            self._manifest.grads[str(step)] = memory.gradient_storage(optimizers)
-            if step == plan.last and self._is_first:
-                self._manifest.model_state += memory.model_state(optimizers, "end")
-        self._memory.step_ended(step, is_recorded=step >= plan.first)
-
-    def _recorded(self) -> None:
-        """The profiler has stopped and holds a trace."""
-        window, manifest, file = self._window, self._manifest, self._file
-        assert window is not None
+    def _recorded(self, recording: Recording, is_whole: bool) -> None:
+        """A window has been kept."""
+        file = self._file
         assert file is not None
-        record = manifest.windows[-1]
-        plain = file.trace_path()
-        history = self._memory.stop(file.memory_path() if record.steps else None)
-        self._leave_window()
-        if record.steps:
-            window.export(plain)
-            record.trace = plain.name + ".gz"
-            self._packing.append(window.pack(plain, history))
-        if len(record.steps) < window.recording.last - window.recording.first + 1:
+        if not is_whole:
             self.close()
         else:
-            if left_out := self._plan.closed(window.recording, self._steps):
+            if left_out := self._plan.closed(recording, self._steps):
                 steps = ", ".join(map(str, left_out))
                 file.problem(f"no window at step {steps}: another one was open")
             if self._plan.is_fulfilled:
-                manifest.state = "finished"
+                file.manifest.state = "finished"
         file.write()
 
-    def _leave_window(self) -> None:
-        if self._window is not None and self._file and not self._manifest.windows[-1].steps:
-            self._manifest.windows.pop()
-        self._window = None
-        self._memory.stop(None)
-        observed.recording = False
-        self._guard.remove()
-
     def _fail(self, why: str) -> None:
-        window = self._window
-        self._leave_window()
+        self._recorder.drop()
         self.close()
-        if window is not None and not window.busy:
-            quietly(window.discard)
-        log.write(f"rank {self._manifest.rank if self._file else '?'}: capture ended: {why}")
-        if self._file is not None:
-            self._manifest.state = f"incomplete: {why}"
-            self._manifest.problems.append(why)
-            self._file.write()
-            self._file.tell(self._manifest.state, at_once=True)
+        file = self._file
+        log.write(f"rank {file.manifest.rank if file else '?'}: capture ended: {why}")
+        if file is not None:
+            file.manifest.state = f"incomplete: {why}"
+            file.manifest.problems.append(why)
+            file.write()
+            file.tell(file.manifest.state, at_once=True)
 
     def _at_exit(self) -> None:
         file = self._file
         if file is None or file.manifest.pid != os.getpid():
             return  # no rank, or a fork of one
         manifest, coming = file.manifest, self._plan.next
-        if self._window is not None:
+        if self._recorder.is_open:
             self._end_early("the process ended in the window")
             if self._options.every is not None and manifest.windows and manifest.cut_step is None:
                 manifest.state = "finished"  # the windows that it came to are whole
@@ -271,35 +208,33 @@ class Capture:
             manifest.state = "finished"
             self.close()
             file.write()
-        for thread in self._packing:
-            thread.join()
-        if self._packing:
-            self._packing.clear()
+        if self._recorder.all_packed():
             file.write()  # what packing took
         file.tell("ended", at_once=True)
 
     @property
     def _is_owed(self) -> bool:
         """Whether a window that was planned has not been: of an endless row the first."""
-        endless = self._options.every is not None and bool(self._manifest.windows)
+        assert self._file is not None
+        endless = self._options.every is not None and bool(self._file.manifest.windows)
         return not (endless or self._plan.is_fulfilled)
 
     def _end_early(self, why: str) -> None:
         """Close the window before its plan does, and keep the steps that it has."""
-        window, file = self._window, self._file
-        if window is None or file is None or window.busy:
+        recorder, file = self._recorder, self._file
+        if not recorder.is_open or file is None or recorder.is_busy:
             return
         manifest = file.manifest
         try:
-            if window.lost:
-                self._fail("another profiler took the session, or the steps change their thread")
+            if recorder.is_lost:
+                self._fail(_LOST)
                 return
             manifest.state = f"incomplete: {why}"
             if manifest.windows[-1].steps:
                 manifest.cut_step = self._steps  # its mark is in the trace, and ends here
-            window.stop()
+            recorder.stop()
             if not self.is_closed:
-                self._leave_window()
+                recorder.leave()
                 self._fail(f"{why} before a step was recorded")
         except Exception as error:  # noqa: BLE001 - the exit status is the program's own
             self._fail(f"{type(error).__name__}: {error}")
