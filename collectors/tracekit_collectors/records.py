@@ -213,8 +213,16 @@ def read_manifest(path: Path) -> RankManifest:
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or data.get("format") != FORMAT_VERSION or "rank" not in data:
         raise ValueError(f"not a rank manifest of format {FORMAT_VERSION}")
-    known = {name: data[name] for name in RankManifest.__dataclass_fields__ if name in data}
-    known["mesh"] = [MeshDim(**item) for item in known.get("mesh", [])]
-    known["model_state"] = [StateBytes(**item) for item in known.get("model_state", [])]
-    known["windows"] = [WindowRecord(**item) for item in known.get("windows", [])]
+    known = _known(RankManifest, data)
+    known["mesh"] = [MeshDim(**_known(MeshDim, item)) for item in known.get("mesh", [])]
+    states = known.get("model_state", [])
+    known["model_state"] = [StateBytes(**_known(StateBytes, item)) for item in states]
+    windows = known.get("windows", [])
+    known["windows"] = [WindowRecord(**_known(WindowRecord, item)) for item in windows]
     return RankManifest(**known)
+
+
+def _known(cls: Any, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError(f"{cls.__name__}: not an object")
+    return {name: data[name] for name in cls.__dataclass_fields__ if name in data}

@@ -178,3 +178,17 @@ def test_a_trace_that_was_packed_is_not_read_twice(tmp_path: Path) -> None:
         assert not records.is_packed_already(tmp_path / name)
         (tmp_path / f"{name}.gz").touch()
         assert records.is_packed_already(tmp_path / name) == name.startswith("rank-")
+
+
+def test_a_manifest_of_a_newer_writer_is_read(tmp_path: Path) -> None:
+    window = records.WindowRecord(steps=[3], trace="rank-0.a.1.trace.json.gz")
+    manifest = records.RankManifest(0, 1, 0, "a", 1, "cpu", windows=[window])
+    records.write_manifest(tmp_path, "rank-0.a.1", manifest)
+    path = records.manifest_path(tmp_path, "rank-0.a.1")
+    assert records.read_manifest(path) == manifest
+    text = path.read_text().replace('"steps": [3]', '"steps": [3], "later": {}')
+    path.write_text(text.replace('"rank": 0', '"rank": 0, "later": 1'))
+    assert records.read_manifest(path) == manifest
+    path.write_text(text.replace('"windows": [', '"windows": [7, '))
+    with pytest.raises(ValueError, match="WindowRecord: not an object"):
+        records.read_manifest(path)
