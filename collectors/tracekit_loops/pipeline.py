@@ -7,15 +7,14 @@ rank of the last stage is the one that knows the loss, and prints it.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit_collectors import note
 from tracekit_loops import options
+from tracekit_loops.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from torch import nn
-    from torch.distributed.pipelining import PipelineStage
 
 # Small, so that an action is a few milliseconds of compute: at a pace of 60 ms four ranks then
 # seldom want the two cores at once, which would delay the actions that wait for them.
@@ -32,20 +31,6 @@ def cut(parts: list[nn.Module], stages: int) -> list[list[nn.Module]]:
     return chains
 
 
-def make_schedule(name: str, stages: Sequence[PipelineStage], microbatches: int) -> Any:
-    """The schedule over this rank's stages; the two kinds have no useful base in common."""
-    from torch.distributed import pipelining
-
-    from tracekit_loops.model import next_character_loss
-
-    if name == "interleaved":
-        return pipelining.ScheduleInterleaved1F1B(
-            list(stages), microbatches, loss_fn=next_character_loss
-        )
-    single = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}[name]
-    return single(stages[0], microbatches, loss_fn=next_character_loss)
-
-
 def train(args: argparse.Namespace) -> None:
     """Train, one line of output a step."""
     import torch
@@ -59,9 +44,9 @@ def train(args: argparse.Namespace) -> None:
     write_notes(args)
     with joined("pp") as here:
         text = Text(args.seed)
+        kind = SCHEDULES[args.schedule]
         stage_count = here.world_size * args.virtual_stages
         chains = cut(build_model(args).parts(), stage_count)
-        # Looped placement: with several stages a rank, rank r holds stages r, r + p, r + 2p ...
         stages = [
             PacedStage(
                 nn.Sequential(*chains[index]).to(here.device),
@@ -71,12 +56,12 @@ def train(args: argparse.Namespace) -> None:
                 group=here.mesh.get_group(),
                 pace_s=args.pace / 1000.0,
             )
-            for index in range(here.rank, stage_count, here.world_size)
+            for index in kind.stages_of(here.rank, here.world_size, args.virtual_stages)
         ]
         del chains  # the other ranks' weights
-        schedule = make_schedule(args.schedule, stages, args.microbatches)
+        schedule = kind.make(stages, args.microbatches)
         optimizer = adamw((p for stage in stages for p in stage.submod.parameters()), args.lr)
-        curve = LossCurve(args, here, speaker=here.world_size - 1)
+        curve = LossCurve(args, here, speaker=kind.rank_of_loss(here.world_size))
         for step in range(args.steps):
             tokens, targets = text.batch(step, args.batch_size, args.seq_len)
             inputs = (tokens.to(here.device),) if stages[0].is_first else ()
@@ -107,9 +92,10 @@ def parse() -> argparse.Namespace:
     group = parser.add_argument_group("pipeline")
     group.add_argument(
         "--schedule",
-        choices=("gpipe", "1f1b", "interleaved"),
+        choices=tuple(SCHEDULES),
         default="1f1b",
-        help="order of the forward and backward passes (default: 1f1b)",
+        help="order of the forward and backward passes; interleaved-zb, zb-v and dualpipe-v split "
+        "the backward pass in two (default: 1f1b)",
     )
     group.add_argument(
         "--microbatches",
@@ -122,7 +108,7 @@ def parse() -> argparse.Namespace:
         "--virtual-stages",
         type=options.whole(1),
         metavar="N",
-        help="stages a rank (default: 2 for the interleaved schedule, else 1)",
+        help="stages a rank (default: 1 for gpipe and 1f1b, else 2)",
     )
     group.add_argument(
         "--pace",
@@ -133,22 +119,7 @@ def parse() -> argparse.Namespace:
         "the schedule shows on fewer cores than ranks (default: as long as it takes)",
     )
     args = options.parse(parser)
-    interleaved = args.schedule == "interleaved"
-    if args.virtual_stages is None:
-        args.virtual_stages = 2 if interleaved else 1
-    if args.virtual_stages > 1 and not interleaved:
-        parser.error("argument --virtual-stages: only the interleaved schedule has several a rank")
-    ranks = options.world_size()
-    stages = ranks * args.virtual_stages
-    options.require_multiple(parser, "--layers", args.layers, stages, "stages")
-    options.require_multiple(
-        parser, "--batch-size", args.batch_size, args.microbatches, "--microbatches"
-    )
-    if args.schedule == "1f1b" and args.microbatches < stages:
-        parser.error(f"argument --microbatches: 1f1b needs {stages} or more, one a stage")
-    if interleaved:
-        rounds = max(1, args.microbatches // ranks)
-        options.require_multiple(parser, "--microbatches", args.microbatches, rounds, "rounds")
+    SCHEDULES[args.schedule].check(parser, args)
     return args
 
 

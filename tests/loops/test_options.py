@@ -52,6 +52,8 @@ def test_help_names_the_options_and_needs_no_torch(loop: str) -> None:
         ("pipeline", ["--batch-size", "8", "--microbatches", "3"], "--batch-size"),
         ("pipeline", ["--schedule", "1f1b", "--virtual-stages", "2"], "--virtual-stages"),
         ("pipeline", ["--schedule", "interleaved", "--layers", "3"], "--layers"),
+        ("pipeline", ["--schedule", "zb-v", "--virtual-stages", "4"], "--virtual-stages"),
+        ("pipeline", ["--schedule", "dualpipe-v", "--microbatches", "1"], "--microbatches"),
     ],
 )
 def test_a_bad_option_is_refused_in_one_line(loop: str, options: list[str], named: str) -> None:
