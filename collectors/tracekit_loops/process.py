@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,6 +69,9 @@ def joined(dimension: str) -> Iterator[Process]:
     yield Process(rank, world_size, device, mesh)
     # Not after an exception: a rank that fails must not wait here for peers that wait for it.
     dist.destroy_process_group()
+    # A gloo thread may still hold a Python object of the last collective. Where the interpreter
+    # shuts down first, torch 2.13 aborts: asleep, this thread lets the other one have it.
+    time.sleep(0.05)
 
 
 def adamw(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.AdamW:

@@ -55,6 +55,7 @@ def test_another_seed_is_another_curve(tmp_path: Path, one_process: list[float])
         # 0.1 MB: several buckets of the 0.8 MB of gradients.
         pytest.param(4, "data", ["--bucket-mb", "0.1"], id="data-4-ranks-small-buckets"),
         pytest.param(2, "tensor", [], id="tensor"),
+        pytest.param(2, "tensor", ["--sequence"], id="tensor-sequence"),
         pytest.param(2, "pipeline", ["--schedule", "gpipe"], id="gpipe"),
         pytest.param(2, "pipeline", ["--schedule", "1f1b", "--microbatches", "4"], id="1f1b"),
         pytest.param(2, "pipeline", ["--schedule", "interleaved"], id="interleaved-2x2"),
