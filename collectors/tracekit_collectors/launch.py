@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tracekit_collectors import log, records
+from tracekit_collectors import log, quiet, records
 from tracekit_collectors.nvml import Sampler
 from tracekit_collectors.options import Options
 from tracekit_collectors.telemetry import OpenSink
@@ -35,8 +35,8 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
     previous = ours.get("PYTHONPATH")
     ours["PYTHONPATH"] = inject if not previous else inject + os.pathsep + previous
     ours.update(options.to_environment(directory.resolve()))
-    # libkineto prints lines of its own at each window otherwise (its highest named level is 5).
-    ours.setdefault("KINETO_LOG_LEVEL", "99")
+    # In what the wrapper runs from the start, in a capture in code within our own calls only.
+    ours.setdefault(quiet.VARIABLE, str(quiet.NONE))
     return ours
 
 
