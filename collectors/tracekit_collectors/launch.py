@@ -100,7 +100,7 @@ def _name_the_dead(directory: Path) -> None:
     for path in records.manifests_in(directory):
         try:
             manifest = records.read_manifest(path)
-            is_here = manifest.host == socket.gethostname()
+            is_here = f".{records.host_name()}." in path.name
             if manifest.state == "started" and is_here and not _lives(manifest.pid):
                 manifest.state = "incomplete: the process ended by a signal, an abort or os._exit"
                 records.write_manifest(directory, path.stem, manifest)
