@@ -71,16 +71,29 @@ def run(
     }
     child = subprocess.Popen(list(command), env=environment(options, directory))
     problem = _write(path, record)
-    if "nvml" in options.collect:
+    left_out = _no_telemetry(options, shared=shared)
+    if left_out is None:
         sampler.start()
     status = _wait(child)
     sampler.stop()
     _name_the_dead(directory)
     problem = sampler.problem or problem
-    telemetry = problem or ("sampled" if "nvml" in options.collect else "not asked for")
+    telemetry = problem or left_out or "sampled"
     record |= {"end_ns": time.time_ns(), "exit_status": status, "telemetry": telemetry}
     # The command has ended as it ended: what we could not write is no reason to say otherwise.
     return status, _write(path, record) or problem
+
+
+def _no_telemetry(options: Options, *, shared: bool) -> str | None:
+    """Why this wrapper does not sample the GPUs; None where it does.
+
+    Of the tasks that Slurm starts on a node one does: others would sample the same GPUs again, or,
+    where each sees its own alone, give several of them one number.
+    """
+    if "nvml" not in options.collect:
+        return "not asked for"
+    task = os.environ.get("SLURM_LOCALID", "0")
+    return f"left to task 0 of this node, this is task {task}" if shared and task != "0" else None
 
 
 def _write(path: Path, record: dict[str, Any]) -> str | None:

@@ -106,11 +106,11 @@ class Job:
             mesh = reader.rows("SELECT rank, dim, coord, ranks FROM mesh ORDER BY rank")
             assert mesh == [(rank, "dp", rank, list(range(ranks))) for rank in range(ranks)]
 
-    def ended(self, directory: str) -> list[tuple[str, int]]:
-        """What the wrappers that used a directory have written: node and exit status."""
+    def ended(self, directory: str, *fields: str) -> list[tuple[str, ...]]:
+        """What the wrappers that used a directory have written, the node first."""
         files = [p for p in (self.folder / directory).iterdir() if records.is_run_file(p.name)]
         found = [json.loads(path.read_text()) for path in files]
-        return sorted((one["host"], one["exit_status"]) for one in found)
+        return sorted(tuple(str(one[name]) for name in ("host", *fields)) for one in found)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_torchrun_on_nodes_that_share_a_folder(job: Job, port: str) -> None:
     for node in NODES:
         job.start(node, SHARED, *command)
     job.end("shared", ranks=4)
-    assert job.ended("shared") == [("node-a", 0), ("node-b", 0)]
+    assert job.ended("shared", "exit_status") == [("node-a", "0"), ("node-b", "0")]
 
 
 def test_accelerate_on_nodes_that_share_a_folder(job: Job, port: str) -> None:
@@ -159,15 +159,24 @@ def test_deepspeed_on_nodes_with_a_folder_each(job: Job, port: str) -> None:
             job.script, DS_ACCELERATOR="cpu", PATH=f"{tools}{os.pathsep}{os.environ['PATH']}",
         )  # fmt: skip
     job.end(*NODES, ranks=2)
-    assert [job.ended(node) for node in NODES] == [[("node-a", 0)], [("node-b", 0)]]
+    assert [job.ended(node) for node in NODES] == [[("node-a",)], [("node-b",)]]
 
 
-def test_a_task_of_slurm_for_each_rank(job: Job) -> None:
-    """A wrapper each, two on a node, and nothing but Slurm's variables."""
+def test_a_task_of_slurm_for_each_rank(job: Job, fake_host: Path) -> None:
+    """A wrapper each, two on a node, and nothing but Slurm's variables. One of them samples."""
+    driver = fake_host.parent
+    library("fake_nvml.c", driver / "libnvidia-ml.so.1")
     for rank in range(4):
         job.start(
             NODES[rank // 2], SHARED, sys.executable, job.script,
             SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank % 2), SLURM_NTASKS="4",
+            LD_LIBRARY_PATH=str(driver), FAKE_NVML="gpus=2",
         )  # fmt: skip
     job.end("shared", ranks=4)
-    assert job.ended("shared") == [("node-a", 0)] * 2 + [("node-b", 0)] * 2
+    left = "left to task 0 of this node, this is task 1"
+    assert job.ended("shared", "telemetry") == [
+        (node, said) for node in NODES for said in (left, "sampled")
+    ]
+    with open_run(job.folder / "run.db") as reader:
+        gpus = reader.rows("SELECT host, gpu FROM gpu ORDER BY ALL")
+    assert gpus == [(node, gpu) for node in NODES for gpu in range(2)]
