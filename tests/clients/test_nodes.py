@@ -180,3 +180,13 @@ def test_a_task_of_slurm_for_each_rank(job: Job, fake_host: Path) -> None:
     with open_run(job.folder / "run.db") as reader:
         gpus = reader.rows("SELECT host, gpu FROM gpu ORDER BY ALL")
     assert gpus == [(node, gpu) for node in NODES for gpu in range(2)]
+
+
+def test_a_rank_that_slurm_alone_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracekit_collectors.rank import where
+
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("PROCID", "5"), ("NTASKS", "8"), ("LOCALID", "1")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert where() == (5, 8, 1)
