@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tracekit_collectors import log, records
+from tracekit_collectors import log, quiet, records
 from tracekit_collectors.nvml import Sampler
 from tracekit_collectors.options import Options
 from tracekit_collectors.telemetry import OpenSink
@@ -35,8 +35,8 @@ def environment(options: Options, directory: Path) -> dict[str, str]:
     previous = ours.get("PYTHONPATH")
     ours["PYTHONPATH"] = inject if not previous else inject + os.pathsep + previous
     ours.update(options.to_environment(directory.resolve()))
-    # libkineto prints lines of its own at each window otherwise (its highest named level is 5).
-    ours.setdefault("KINETO_LOG_LEVEL", "99")
+    # In what the wrapper runs from the start, in a capture in code within our own calls only.
+    ours.setdefault(quiet.VARIABLE, str(quiet.NONE))
     return ours
 
 
@@ -71,16 +71,29 @@ def run(
     }
     child = subprocess.Popen(list(command), env=environment(options, directory))
     problem = _write(path, record)
-    if "nvml" in options.collect:
+    left_out = _no_telemetry(options, shared=shared)
+    if left_out is None:
         sampler.start()
     status = _wait(child)
     sampler.stop()
     _name_the_dead(directory)
     problem = sampler.problem or problem
-    telemetry = problem or ("sampled" if "nvml" in options.collect else "not asked for")
+    telemetry = problem or left_out or "sampled"
     record |= {"end_ns": time.time_ns(), "exit_status": status, "telemetry": telemetry}
     # The command has ended as it ended: what we could not write is no reason to say otherwise.
     return status, _write(path, record) or problem
+
+
+def _no_telemetry(options: Options, *, shared: bool) -> str | None:
+    """Why this wrapper does not sample the GPUs; None where it does.
+
+    Of the tasks that Slurm starts on a node one does: others would sample the same GPUs again, or,
+    where each sees its own alone, give several of them one number.
+    """
+    if "nvml" not in options.collect:
+        return "not asked for"
+    task = os.environ.get("SLURM_LOCALID", "0")
+    return f"left to task 0 of this node, this is task {task}" if shared and task != "0" else None
 
 
 def _write(path: Path, record: dict[str, Any]) -> str | None:
@@ -100,7 +113,7 @@ def _name_the_dead(directory: Path) -> None:
     for path in records.manifests_in(directory):
         try:
             manifest = records.read_manifest(path)
-            is_here = manifest.host == socket.gethostname()
+            is_here = f".{records.host_name()}." in path.name
             if manifest.state == "started" and is_here and not _lives(manifest.pid):
                 manifest.state = "incomplete: the process ended by a signal, an abort or os._exit"
                 records.write_manifest(directory, path.stem, manifest)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tracekit_collectors import records
+from tracekit_collectors import parallel_state, records
 from tracekit_collectors.hooks import quietly
 
 
@@ -168,7 +168,8 @@ def _mark(
 
 
 def mesh_dims(rank: int) -> list[records.MeshDim]:
-    """The mesh coordinates of this rank, from named meshes and from what classes imply."""
+    """The mesh coordinates of this rank: from named meshes, else from what a framework says of its
+    groups, else from what classes imply."""
     import torch.distributed as dist
 
     found: dict[str, records.MeshDim] = {}
@@ -186,7 +187,7 @@ def mesh_dims(rank: int) -> list[records.MeshDim]:
         for name in (mesh.mesh_dim_names or ()) if mesh is not None else ():
             with contextlib.suppress(Exception):
                 add(name, mesh.get_group(name))
-    for dim, group in observed.groups.items():
+    for dim, group in (*parallel_state.groups(), *observed.groups.items()):
         with contextlib.suppress(Exception):
             add(dim, group if group is not None else dist.group.WORLD)
     return list(found.values())

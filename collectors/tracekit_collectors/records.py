@@ -18,10 +18,12 @@ Times are integer ns since the Unix epoch, sizes are bytes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
+import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,9 @@ FORMAT_VERSION = 2
 RUN_FILE = "run.json"
 LOG_FILE = "tracekit.log"
 TRIGGER_FILE = "trigger"
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PROCESSES = Path("/proc/self/ns/pid")
 
 ACTION_PREFIX = "tracekit.action"
 
@@ -130,8 +135,24 @@ def stem(rank: int) -> str:
 
 
 def host_name() -> str:
-    """The name of this machine, as it stands in names of files."""
-    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    """The name of this machine, as it stands in names of files: beside a process's number it is
+    of one process in the world.
+
+    Machines may have one name (images, containers), and containers of a machine count their
+    processes apart: what tells them from each other is added, as a checksum.
+    """
+    name = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    return f"{name}-{zlib.crc32(_machine().encode()):08x}"
+
+
+def _machine() -> str:
+    """Which boot of which machine this is, and within it which container's count of processes."""
+    said = []
+    with contextlib.suppress(OSError):
+        said.append(_BOOT.read_text(encoding="ascii"))
+    with contextlib.suppress(OSError):
+        said.append(str(_PROCESSES.readlink()))
+    return "".join(said)
 
 
 def manifest_path(directory: Path, name: str) -> Path:

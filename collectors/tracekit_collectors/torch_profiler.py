@@ -94,7 +94,8 @@ class Window:
     def _inside(self, function: Callable[[], None]) -> None:
         self.busy = True
         try:
-            function()
+            with quiet.libkineto():
+                function()
             if self._blocks and self._records:
                 quietly(quiet.complain_unheard, self._blocks)
         finally:

@@ -1,7 +1,7 @@
-"""The virtual environment of the frameworks that the client tests run: made once, then kept.
+"""What the client tests run in: libraries of ours, and the frameworks' virtual environment.
 
-It borrows torch from the environment of the tests, and nothing of tracekit is installed in it: the
-hooks must find their own way in.
+That one is made once, then kept. It borrows torch from the environment of the tests, and nothing
+of tracekit is installed in it: the hooks must find their own way in.
 """
 
 from __future__ import annotations
@@ -15,8 +15,21 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import hatch_build
+
 _ROOT = Path(__file__).parents[2]
 _PINS = Path(__file__).with_name("frameworks.txt")
+
+
+def library(source: str, path: Path) -> None:
+    """Compile a C file beside this one into a shared library."""
+    flags = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-shared", "-fPIC", "-Wall", "-Wextra"]
+    cache = {name: str(path.parent) for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
+    done = subprocess.run(
+        [*hatch_build.compiler(), *flags, "-o", str(path), str(Path(__file__).with_name(source))],
+        capture_output=True, text=True, check=False, env={**os.environ, **cache},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def frameworks() -> Path:

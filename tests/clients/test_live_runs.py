@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,53 @@ def test_torch_prints_nothing_because_of_us(tmp_path: Path, options: tuple[str, 
     run = tracekit_run(tmp_path, *command, options=("-q", *options))
     assert (run.done.returncode, run.done.stdout, run.done.stderr) == (0, "done\n", "")
     assert run.manifests()[0]["state"] == "finished"
+
+
+# What it and its children print with a capture of its own, or without; it may use the profiler
+# itself, before and after, and then libkineto's lines are its own.
+IN_CODE = """
+import contextlib, subprocess, sys, torch, tracekit
+from torch.profiler import profile
+
+def own():
+    if "own" in sys.argv:
+        with profile():
+            torch.ones(4).sum()
+
+def child():
+    says = "import os, sys; print(sorted(os.environ), file=sys.stderr)"
+    subprocess.run([sys.executable, "-S", "-c", says])
+
+own(); child()
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+captured = tracekit.capture("captured", wait=0, active=2, repeat=2)
+with captured if "captured" in sys.argv else contextlib.nullcontext():
+    for step in range(10):
+        optimizer.zero_grad(); model(torch.ones(4, 8)).sum().backward(); optimizer.step()
+        if step == 4:
+            child()
+own(); child()
+print("the end", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("profiles", ["", "own"])
+def test_a_capture_in_code_prints_nothing(
+    tmp_path: Path, profiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    (tmp_path / "train.py").write_text(IN_CODE)
+    said = []
+    for how in ("alone", "captured"):
+        done = subprocess.run(
+            [sys.executable, "train.py", how, profiles],
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout == ""
+        said.append(re.sub(r"USDT:\S+ \S+ \d+:\d+", "USDT:", done.stderr))
+    assert said[1] == said[0]
+    assert said[0].count("profiler_start") == (2 if profiles else 0)
+    assert said[0].count("'PATH'") == 3
+    (manifest,) = (tmp_path / "captured").glob("rank-0.*[0-9].json")
+    assert len(json.loads(manifest.read_text())["windows"]) == 2

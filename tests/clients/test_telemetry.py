@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import hatch_build
 from tests.builders import TraceBuilder
+from tests.clients.environment import library
 from tests.clients.runs import Run, tracekit_run
 from tracekit.ingest.run import ingest
 from tracekit.ingest.telemetry_file import Reader
@@ -36,15 +35,7 @@ Driver = Callable[[str], None]
 def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a libnvidia-ml.so.1 of ours."""
     folder = tmp_path_factory.mktemp("driver")
-    source = Path(__file__).with_name("fake_nvml.c")
-    library = folder / "libnvidia-ml.so.1"
-    flags = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-shared", "-fPIC", "-Wall", "-Wextra"]
-    done = subprocess.run(
-        [*hatch_build.compiler(), *flags, "-o", str(library), str(source)],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)},
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    library("fake_nvml.c", folder / "libnvidia-ml.so.1")
     return folder
 
 

@@ -56,3 +56,35 @@ def test_a_log_that_cannot_be_written_is_let_go(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("TRACEKIT_RUN_DIR")
     log.write("nothing happens")
     assert not Path("/nonexistent").exists()
+
+
+class TestNamesOfFiles:
+    """Of machines with one name, and of containers that count their processes apart."""
+
+    @pytest.fixture
+    def machine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+        boot, processes = tmp_path / "boot_id", tmp_path / "pid"
+        boot.write_text("8f7e\n")
+        processes.symlink_to("pid:[4026531836]")
+        monkeypatch.setattr(records, "_BOOT", boot)
+        monkeypatch.setattr(records, "_PROCESSES", processes)
+        return boot, processes
+
+    def test_none_is_used_twice(self, machine: tuple[Path, Path], tmp_path: Path) -> None:
+        boot, processes = machine
+        names = [records.stem(0), records.stem(0)]
+        assert names[0] == names[1]
+        processes.unlink()
+        processes.symlink_to("pid:[4026532201]")
+        names.append(records.stem(0))
+        boot.write_text("9a01\n")
+        names.append(records.stem(0))
+        assert len(set(names)) == 3
+        path = records.run_path(tmp_path, shared=True)
+        assert records.is_run_file(path.name)
+        assert all(records.is_ours(f"{name}.json") for name in names)
+
+    def test_a_system_that_tells_neither(self, machine: tuple[Path, Path]) -> None:
+        for path in machine:
+            path.unlink()
+        assert records.is_ours(f"{records.stem(3)}.trace.json.gz")
