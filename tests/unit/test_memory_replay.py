@@ -55,7 +55,11 @@ def test_the_peak_may_lie_before_the_history_or_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("steps", "live", "said"),
     [
-        ([Step("alloc", 1, 5)], {}, "entry 0, 'alloc' of 5 bytes, is an allocation that is neither"),
+        (
+            [Step("alloc", 1, 5)],
+            {},
+            "entry 0, 'alloc' of 5 bytes, is an allocation that is neither",
+        ),
         ([Step("alloc", 1, 5)], {1: 6}, "has 6 bytes later"),
         ([Step("free_requested", 1, 5)], {1: 5}, "is a free of what is there afterwards"),
         ([Step("teleport", 1, 5)], {}, "is an action that is not known"),

@@ -51,7 +51,7 @@ class Replay:
         most_reserved_bytes: The most that they were at any.
         begin_bytes: What was allocated before the first entry.
         lives: Every allocation that the history and its end tell of.
-        wrong: What cannot be: its first example, for each kind. Where there is any, no figure holds.
+        wrong: What cannot be, an example of each kind. Where there is any, no figure holds.
     """
 
     peak_bytes: int
@@ -106,9 +106,7 @@ def replay(steps: list[Step], live: Mapping[int, int], reserved_bytes: int) -> R
     return found
 
 
-def _begin(
-    found: Replay, open_: dict[int, tuple[int, int | None]], number: int, step: Step
-) -> int:
+def _begin(found: Replay, open_: dict[int, tuple[int, int | None]], number: int, step: Step) -> int:
     if step.address not in open_:
         _wrong(found, "an allocation that is neither freed nor there at the end", number, step)
         return 0

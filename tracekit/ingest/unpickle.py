@@ -28,9 +28,9 @@ _DICT_BYTES = 200  # once it holds a pair
 _PAIR_BYTES = 56  # of a dict that grows
 
 _NAMES = {op.code: op.name for op in pickletools.opcodes}
-_REFUSED = frozenset(
-    "GLOBAL STACK_GLOBAL INST OBJ REDUCE BUILD NEWOBJ NEWOBJ_EX PERSID BINPERSID EXT1 EXT2 EXT4 "
-    "NEXT_BUFFER READONLY_BUFFER".split()
+_REFUSED = (
+    *("GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "REDUCE", "BUILD", "NEWOBJ", "NEWOBJ_EX"),
+    *("PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"),
 )
 
 
@@ -59,7 +59,7 @@ def load(data: bytes, name: str, *, most_bytes: int) -> Any:
     return _Machine(data, name, most_bytes).run()
 
 
-class _Refusal(Exception):
+class _RefusedError(Exception):
     """What is wrong with an opcode."""
 
 
@@ -70,6 +70,7 @@ class _Machine:
         self._data = data
         self._at = 0
         self._name = name
+        self._most_bytes = most_bytes
         self._left = most_bytes
         self._stack: list[Any] = []  # above the last mark
         self._below: list[list[Any]] = []  # a part for each mark
@@ -88,7 +89,7 @@ class _Machine:
         except (IndexError, struct.error):
             what = "ends early" if self._at >= len(data) else "damaged: no value for this opcode"
             raise PickleError(self._name, min(self._at, len(data)), what) from None
-        except _Refusal as error:
+        except _RefusedError as error:
             raise PickleError(self._name, start, str(error)) from None
         except UnicodeDecodeError:
             raise PickleError(self._name, start, "damaged: a text that is not UTF-8") from None
@@ -109,9 +110,9 @@ class _Machine:
         opcode = self._data[self._at - 1]
         name = _NAMES.get(chr(opcode))
         if name in _REFUSED:
-            raise _Refusal(f"{name} refused: it would run code or reach outside the file")
+            raise _RefusedError(f"{name} refused: it would run code or reach outside the file")
         what = f"{name}, which plain data has no use for" if name else f"no opcode: {opcode:#04x}"
-        raise _Refusal(f"{what}; not a snapshot, or damaged")
+        raise _RefusedError(f"{what}; not a snapshot, or damaged")
 
     # What the operands are.
 
@@ -130,20 +131,21 @@ class _Machine:
     def _charge(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise _Refusal("too large for the memory that an ingest may take")
+            most = self._most_bytes >> 20
+            raise _RefusedError(f"takes more than {most} MiB of memory: raise --memory-limit")
 
     def _push(self, value: Any, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise _Refusal("too large for the memory that an ingest may take")
+            self._charge(0)
         self._stack.append(value)
         if len(self._stack) + self._open > _MOST_OPEN:
-            raise _Refusal("nested too deeply, or damaged")
+            raise _RefusedError("nested too deeply, or damaged")
 
     def _to_mark(self) -> list[Any]:
         """The values above the last mark, which goes."""
         if not self._below:
-            raise _Refusal("damaged: no mark where one is needed")
+            raise _RefusedError("damaged: no mark where one is needed")
         items = self._stack
         self._stack = self._below.pop()
         self._open -= len(self._stack)
@@ -154,7 +156,7 @@ class _Machine:
     def _op_proto(self) -> None:
         version = self._number(1)
         if not 2 <= version <= 5:
-            raise _Refusal(f"protocol {version}: not 2 to 5")
+            raise _RefusedError(f"protocol {version}: not 2 to 5")
 
     def _op_frame(self) -> None:
         self._take(8)
@@ -164,7 +166,7 @@ class _Machine:
 
     def _op_mark(self) -> None:
         if len(self._below) >= _MOST_MARKS:
-            raise _Refusal("nested too deeply, or damaged")
+            raise _RefusedError("nested too deeply, or damaged")
         self._open += len(self._stack)
         self._below.append(self._stack)
         self._stack = []
@@ -179,7 +181,7 @@ class _Machine:
         elif number == len(self._memo):
             self._op_memoize()
         else:
-            raise _Refusal(f"damaged: memo {number} before memo {len(self._memo)}")
+            raise _RefusedError(f"damaged: memo {number} before memo {len(self._memo)}")
 
     def _op_binput(self) -> None:
         self._put(self._number(1))
@@ -189,7 +191,7 @@ class _Machine:
 
     def _get(self, number: int) -> None:
         if number >= len(self._memo):
-            raise _Refusal(f"damaged: memo {number} is empty")
+            raise _RefusedError(f"damaged: memo {number} is empty")
         self._push(self._memo[number], 0)
 
     def _op_binget(self) -> None:
@@ -220,7 +222,7 @@ class _Machine:
 
     def _long(self, size: int) -> None:
         if size > _LONGEST_NUMBER_BYTES:
-            raise _Refusal(f"a number of {size} bytes: not a snapshot, or damaged")
+            raise _RefusedError(f"a number of {size} bytes: not a snapshot, or damaged")
         self._push(self._number(size, signed=True), _NUMBER_BYTES)
 
     def _op_long1(self) -> None:
@@ -272,7 +274,7 @@ class _Machine:
     def _last(self, count: int) -> list[Any]:
         items = self._stack[-count:]
         if len(items) < count:
-            raise _Refusal("damaged: no value for this opcode")
+            raise _RefusedError("damaged: no value for this opcode")
         del self._stack[-count:]
         return items
 
@@ -291,7 +293,7 @@ class _Machine:
     def _extend(self, items: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise _Refusal("damaged: items of what is no list")
+            raise _RefusedError("damaged: items of what is no list")
         self._charge(_ITEM_BYTES * len(items))
         target += items
 
@@ -307,11 +309,11 @@ class _Machine:
     def _update(self, items: list[Any]) -> None:
         target, keys = self._stack[-1], items[::2]
         if type(target) is not dict or len(items) % 2:
-            raise _Refusal("damaged: items of what is no dict")
+            raise _RefusedError("damaged: items of what is no dict")
         # Other keys can be made to collide, and hashing a tuple to run without end.
         for key in keys:
             if type(key) is not str:
-                raise _Refusal("a key that is no text: not a snapshot, or damaged")
+                raise _RefusedError("a key that is no text: not a snapshot, or damaged")
         self._charge(_PAIR_BYTES * len(keys))
         target.update(zip(keys, items[1::2], strict=True))
 
