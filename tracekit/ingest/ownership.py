@@ -94,7 +94,7 @@ class Owners:
             if at.parent.resolve() != trace.path.parent.resolve():
                 continue
             # Without the .gz where the process was killed before it had packed its trace.
-            if _unpacked(trace.name) in map(_unpacked, _files_of(manifest)):
+            if unpacked(trace.name) in map(unpacked, _files_of(manifest)):
                 return manifest.rank, manifest
         return sources.rank_in_name(trace.name), None
 
@@ -106,7 +106,8 @@ def _files_of(manifest: records.RankManifest) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _unpacked(name: str) -> str:
+def unpacked(name: str) -> str:
+    """The name of a file before it was packed: a process that was killed may have left that."""
     return name.removesuffix(".gz")
 
 

@@ -10,6 +10,7 @@ from tracekit.ingest import snapshot_parts, snapshot_rows, unpickle
 from tracekit.ingest.header import count
 from tracekit.ingest.known_files import digest, is_known, register
 from tracekit.ingest.loading import Loader
+from tracekit.ingest.ownership import unpacked
 from tracekit.ingest.sources import Trace
 from tracekit.ingest.stacks import Stacks
 from tracekit.ingest.unpack import Unpacker
@@ -129,7 +130,8 @@ def _max_entries(owned: _Owned) -> int | None:
     """How long the history of a device may be, where the manifest says it."""
     for window in owned.manifest.windows if owned.manifest else []:
         said = window.memory if isinstance(window.memory, dict) else {}
-        if said.get("file") == owned.file.name:
+        name = said.get("file")
+        if isinstance(name, str) and unpacked(name) == unpacked(owned.file.name):
             return count(said.get("max_entries"), _MOST_ENTRIES)
     return None
 
