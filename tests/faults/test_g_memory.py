@@ -194,6 +194,17 @@ def test_a_process_killed_while_it_packs_leaves_its_snapshot(tmp_path: Path) -> 
     assert rows(tmp_path / "plain.db", "SELECT max_entries FROM memory_snapshot") == [(1000,)]
 
 
+def test_a_snapshot_that_is_named_and_not_there(tmp_path: Path) -> None:
+    run = run_directory(tmp_path / "run", a_step())
+    (run / f"{STEM}.memory.pickle.gz").unlink()
+    said = "the memory snapshot that the manifest names is not there"
+    for append in (False, True):
+        summary = ingest([run], tmp_path / "run.db", append=append)
+        assert f"rank 3: {STEM}.memory.pickle.gz: {said}" in summary.warnings
+    noted = rows(tmp_path / "run.db", "SELECT rank, value FROM note WHERE value LIKE '%memory%'")
+    assert noted == [(3, f"{STEM}.memory.pickle.gz: {said}")]
+
+
 def test_of_the_pickles_in_a_folder_snapshots_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write(folder / "rank0_snapshot.pickle", a_step())
@@ -265,6 +276,20 @@ def test_a_named_file_that_is_no_snapshot_is_one_error(
     assert str(caught.value).startswith(f"{file}: ")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run.db").exists()
+
+
+def test_one_object_in_a_million_places_is_no_million_rows(tmp_path: Path) -> None:
+    value = a_step()
+    one = segment(0, 512, *[block(0, 1) for _ in range(1000)])
+    value["segments"] += [one] * 10_000
+    value["device_traces"] += [value["device_traces"][0]] * 10_000
+    name = snapshots.frame("f" * 100_000)
+    value["device_traces"][0][0]["frames"] = [name] * 100_000
+    ingest([write(tmp_path / "rank0.pickle", value)], tmp_path / "run.db")
+    assert rows(tmp_path / "run.db", "SELECT count(*) FROM memory_block") == [(1002,)]
+    assert rows(tmp_path / "run.db", "SELECT count(*) FROM memory_trace") == [(7,)]
+    assert rows(tmp_path / "run.db", "SELECT max(depth) FROM memory_stack") == [(255,)]
+    assert rows(tmp_path / "run.db", "SELECT max(length(function)) FROM memory_stack") == [(1000,)]
 
 
 def test_names_of_any_kind_are_kept_as_text(tmp_path: Path) -> None:

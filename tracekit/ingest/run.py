@@ -78,7 +78,7 @@ def ingest(
     base = output if append and output.exists() else None
     with scratch_folder(output) as scratch:
         found = sources.find(paths, scratch)
-        snapshots = Snapshots(found.snapshots)
+        snapshots = Snapshots(found)
         limits = Limits.of(
             jobs, memory_limit, files=len(found.traces), snapshots=bool(found.snapshots)
         )

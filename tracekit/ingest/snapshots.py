@@ -11,12 +11,13 @@ from tracekit.ingest.header import count
 from tracekit.ingest.known_files import digest, is_known, register
 from tracekit.ingest.loading import Loader
 from tracekit.ingest.ownership import unpacked
-from tracekit.ingest.sources import Trace
+from tracekit.ingest.sources import Sources, Trace
 from tracekit.ingest.stacks import Stacks
 from tracekit.ingest.unpack import Unpacker
 from tracekit.store import Writer
 from tracekit_collectors import records
 
+_NOT_THERE = "the memory snapshot that the manifest names is not there"
 _MOST_ENTRIES = (1 << 63) - 1
 
 
@@ -32,8 +33,8 @@ class _Owned:
 class Snapshots:
     """The snapshots of an ingest: :meth:`claim` before the ranks are written, then :meth:`load`."""
 
-    def __init__(self, files: list[Trace]) -> None:
-        self._files = files
+    def __init__(self, found: Sources) -> None:
+        self._found = found
         self._owned: list[_Owned] = []
 
     def claim(self, loader: Loader) -> None:
@@ -42,7 +43,7 @@ class Snapshots:
         Raises:
             InputError: nothing says it.
         """
-        for file in self._files:
+        for file in self._found.snapshots:
             owner = loader.claim(file)
             self._owned.append(_Owned(file, owner.rank, owner.manifest))
 
@@ -57,6 +58,7 @@ class Snapshots:
         Raises:
             InputError: one that the user named cannot be read, or is no snapshot.
         """
+        self._say_missing(writer, loader)
         stacks = Stacks(writer)
         for owned in self._owned:
             try:
@@ -65,6 +67,18 @@ class Snapshots:
                 if owned.file.is_named:
                     raise InputError(f"{error}") from error
                 _say(writer, loader, owned, str(error))
+
+    def _say_missing(self, writer: Writer, loader: Loader) -> None:
+        """What manifests name, and is in none of the places that were looked at."""
+        there = {unpacked(owned.file.name) for owned in self._owned}
+        for manifest in self._found.manifests.values():
+            for window in manifest.windows:
+                name = window.memory.get("file") if isinstance(window.memory, dict) else None
+                if isinstance(name, str) and unpacked(name) not in there:
+                    loader.warnings.append(f"rank {manifest.rank}: {name}: {_NOT_THERE}")
+                    note = (manifest.rank, "problem", f"{name}: {_NOT_THERE}", "manifest")
+                    if note not in writer.rows("SELECT * FROM note WHERE key = 'problem'"):
+                        writer.insert("note", [note])
 
     def _load(
         self, writer: Writer, stacks: Stacks, loader: Loader, owned: _Owned, most_bytes: int
