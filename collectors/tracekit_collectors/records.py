@@ -5,6 +5,8 @@
     DIR/rank-RANK.HOST.PID.json             manifest of one rank
     DIR/rank-RANK.HOST.PID.trace.json.gz    its torch.profiler trace; of further windows
                                             rank-RANK.HOST.PID.trace-N.json.gz
+    DIR/rank-RANK.HOST.PID.memory.pickle.gz its CUDA memory snapshot; of further windows
+                                            rank-RANK.HOST.PID.memory-N.pickle.gz
     DIR/nvml.HOST.PID.arrows                telemetry of one node: see telemetry.py
     DIR/nvml.HOST.PID.json                  the GPUs of that node
     DIR/tracekit.log                        what the collectors had to say
@@ -175,6 +177,11 @@ def is_packed_already(path: Path) -> bool:
     """Whether a trace was packed by a process that was killed before it could remove this one."""
     ours = re.fullmatch(r"rank-\d+\..*\.trace(-\d+)?\.json", path.name)
     return bool(ours) and path.with_name(f"{path.name}.gz").exists()
+
+
+def is_snapshot_of_ours(name: str) -> bool:
+    """Whether a file of this name is a rank's memory snapshot."""
+    return bool(re.fullmatch(r"rank-\d+\..*\.memory(-\d+)?\.pickle(\.gz)?", name))
 
 
 def run_path(directory: Path, *, shared: bool) -> Path:

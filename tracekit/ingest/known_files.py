@@ -45,10 +45,12 @@ def register(
     kind: str,
     size: int,
     *,
+    rank: int | None = None,
     events: int = 0,
     state: str = "whole",
-) -> None:
-    """Remember a file that is no trace. ``size`` is in bytes."""
+) -> int:
+    """Remember a file that is no trace, and return its number. ``size`` is in bytes."""
     number = writer.scalar("SELECT coalesce(max(file_id) + 1, 0) FROM file")
-    row = (number, shown, sha256, kind, size, None, state, events, None, None, False)
+    row = (number, shown, sha256, kind, size, rank, state, events, None, None, False)
     writer.insert("file", [(*row, as_map({}), as_map({}))])
+    return int(number)

@@ -24,10 +24,13 @@ class Limits:
     jobs: int
     rows: int
     store_bytes: int
+    snapshot_bytes: int  # for one memory snapshot, which is read when the readers are gone
 
     @classmethod
-    def of(cls, jobs: int | None, memory_limit: int | None, *, files: int) -> Self:
-        """Share out a limit.
+    def of(
+        cls, jobs: int | None, memory_limit: int | None, *, files: int, snapshots: bool = False
+    ) -> Self:
+        """Share out a limit; ``snapshots``: there are some to be read.
 
         Raises:
             UsageError: less than the smallest ingest needs.
@@ -41,4 +44,7 @@ class Limits:
             )
         wanted = max(1, min(jobs or os.cpu_count() or 1, files))
         readers = max(1, min(wanted, left // _READER_BYTES))
-        return cls(readers, ROW_GROUP, total - _OWN_BYTES - readers * _READER_BYTES)
+        share = readers * _READER_BYTES
+        if snapshots:
+            share = max(share, left // 2)
+        return cls(readers, ROW_GROUP, total - _OWN_BYTES - share, share)

@@ -10,7 +10,7 @@ from typing import Any
 from tracekit.errors import InputError
 from tracekit.ingest import header, sources
 from tracekit.ingest.intake import Intake
-from tracekit.ingest.ownership import Capture, Owners, refuse_overlap
+from tracekit.ingest.ownership import Capture, Owner, Owners, refuse_overlap
 from tracekit.ingest.pools import Numbers
 from tracekit.ingest.rank_state import RankState
 from tracekit.ingest.workers import DeadWorkerError, Frame, Workers
@@ -68,7 +68,7 @@ class Loader:
         self._writer = writer
         self._found = found
         self._rank_map = rank_map
-        self._owners = Owners(found, rank_map, lone=len(found.traces) == 1 and not before)
+        self._owners = Owners(found, rank_map, lone=_is_lone(found) and not before)
         self._first_file = max((capture.file_id for capture in before), default=-1) + 1
         self._open: dict[int, _Open] = {}
         self._sizes = [trace.path.stat().st_size for trace in found.traces]
@@ -106,8 +106,20 @@ class Loader:
                     self._advance(self._sizes[frame.file], done=True)
         except DeadWorkerError as error:
             raise InputError(f"{self._called(error.file)}: {error}; nothing was written") from error
-        if self._rank_map:
-            self.warnings += self._rank_map.unused()
+
+    def claim(self, file: sources.Trace) -> Owner:
+        """The owner of a file that is no trace; its rank is one of the run's from now on.
+
+        Raises:
+            InputError: nothing says whose it is.
+        """
+        owner = self._owners.of(file, {})
+        if owner.warning:
+            self.warnings.append(owner.warning)
+        self._state(owner.rank)
+        # With what its manifest says of the rank, which may have no trace.
+        self.captures.append(Capture(-1, file.shown, "", owner.rank, {}, owner.manifest))
+        return owner
 
     def _begin(self, frame: Frame, sha256: str, numbers: Numbers) -> None:
         trace, head = self._found.traces[frame.file], frame.head["header"]
@@ -215,6 +227,10 @@ class Loader:
             self.warnings.append(line)
             if any(row[-1] == "damage" for row in damage):
                 self.damaged.append(line)
+
+
+def _is_lone(found: sources.Sources) -> bool:
+    return len(found.traces) == 1 or (not found.traces and len(found.snapshots) == 1)
 
 
 def _lost_its_base(capture: Capture, state: str) -> bool:

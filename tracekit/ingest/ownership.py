@@ -97,12 +97,20 @@ class Owners:
             if at.parent.resolve() != place.parent:
                 continue
             # Without the .gz where the process was killed before it had packed its trace.
-            if _unpacked(trace.name) in [_unpacked(w.trace) for w in manifest.windows if w.trace]:
+            if unpacked(trace.name) in map(unpacked, _files_of(manifest)):
                 return manifest.rank, manifest
         return sources.rank_in_name(trace.name), None
 
 
-def _unpacked(name: str) -> str:
+def _files_of(manifest: records.RankManifest) -> list[str]:
+    """Traces and memory snapshots."""
+    said = [window.memory for window in manifest.windows if isinstance(window.memory, dict)]
+    names = [window.trace for window in manifest.windows] + [memory.get("file") for memory in said]
+    return [name for name in names if isinstance(name, str)]
+
+
+def unpacked(name: str) -> str:
+    """The name of a file before it was packed: a process that was killed may have left that."""
     return name.removesuffix(".gz")
 
 

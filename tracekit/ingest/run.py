@@ -16,6 +16,7 @@ from tracekit.ingest.limits import Limits
 from tracekit.ingest.loading import Loader, Progress
 from tracekit.ingest.ownership import Capture, Span
 from tracekit.ingest.ranks import insert_ranks, load_run_files
+from tracekit.ingest.snapshots import Snapshots
 from tracekit.ingest.workers import Workers
 from tracekit.store import Writer
 from tracekit.store.building import scratch_folder
@@ -77,7 +78,10 @@ def ingest(
     base = output if append and output.exists() else None
     with scratch_folder(output) as scratch:
         found = sources.find(paths, scratch)
-        limits = Limits.of(jobs, memory_limit, files=len(found.traces))
+        snapshots = Snapshots(found)
+        limits = Limits.of(
+            jobs, memory_limit, files=len(found.traces), snapshots=bool(found.snapshots)
+        )
         files = [trace.path for trace in found.traces]
         with (
             # They start while the database is made.
@@ -87,8 +91,11 @@ def ingest(
             loader = Loader(writer, found, given, _before(writer), progress)
             loader.load(workers)
             workers.stop()
+            snapshots.claim(loader)
+            loader.warnings += given.unused() if given else []
             insert_ranks(writer, loader, device)
             load_run_files(writer, found, loader)
+            snapshots.load(writer, loader, most_bytes=limits.snapshot_bytes // 2)
             _derive(writer)
             derived = _found_wrong(writer, list(loader.ranks))
             loader.warnings += derived + _strangers(writer)

@@ -19,6 +19,9 @@ from tracekit.store.building import is_unpacked
 from tracekit_collectors import records, telemetry
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
+_SNAPSHOT_SUFFIXES = (".pickle", ".pickle.gz")
+# A snapshot is a dict whose first key that is.
+_SNAPSHOT_MARK = b"segments"
 _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 # Before the events stand the process groups: those of thousands of ranks fit.
 _HEAD_BYTES = 4 << 20
@@ -40,6 +43,7 @@ class Trace:
 
     path: Path
     shown: str
+    is_named: bool = False  # by the user, and not found in a folder
 
     @property
     def name(self) -> str:
@@ -52,6 +56,7 @@ class Sources:
     """The files of one run."""
 
     traces: list[Trace] = field(default_factory=list)
+    snapshots: list[Trace] = field(default_factory=list)  # of memory
     manifests: dict[Path, records.RankManifest] = field(default_factory=dict)
     run_files: list[Path] = field(default_factory=list)
     samples: list[Trace] = field(default_factory=list)  # telemetry
@@ -82,12 +87,17 @@ def find(paths: Sequence[Path], scratch: Path) -> Sources:
                 _add(found, each, str(each), scratch, named=True)
             else:
                 raise InputError(f"{each}: is no file")
-    found.traces = list({trace.path.resolve(): trace for trace in reversed(found.traces)}.values())
-    found.traces.reverse()
-    if not found.traces:
+    found.traces = _without_doubles(found.traces)
+    found.snapshots = _without_doubles(found.snapshots)
+    if not found.traces and not found.snapshots:
         where = ", ".join(str(path) for path in paths)
         raise InputError(f"{where}: no trace (*.json, *.json.gz, *.tar.gz) in it")
     return found
+
+
+def _without_doubles(files: list[Trace]) -> list[Trace]:
+    once = {file.path.resolve(): file for file in reversed(files)}
+    return list(once.values())[::-1]
 
 
 def _expanded(path: Path) -> list[Path]:
@@ -121,6 +131,8 @@ def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) 
                 found.problems.append((shown, f"manifest cannot be read: {error}"))
     elif records.is_packed_already(file):
         return
+    elif name.endswith(_SNAPSHOT_SUFFIXES) or (named and _head(file, 2).startswith(b"\x80")):
+        _add_snapshot(found, Trace(file, shown, named))
     elif name.endswith(_ARCHIVE_SUFFIXES) or (named and _is_archive(file)):
         _add_archive(found, file, shown, scratch)
     elif named or name.endswith(_TRACE_SUFFIXES):
@@ -128,6 +140,27 @@ def _add(found: Sources, file: Path, shown: str, scratch: Path, *, named: bool) 
             found.traces.append(Trace(file, shown))
         else:
             found.passed_over.append(shown)
+
+
+def _add_snapshot(found: Sources, file: Trace) -> None:
+    """Any pickle that the user names; of those in a folder what may be a snapshot."""
+    if records.is_snapshot_of_ours(file.path.name):
+        packed = file.path.with_name(f"{file.path.name}.gz")
+        if file.is_named or not packed.exists():  # else it is there twice
+            found.snapshots.append(file)
+    elif file.is_named or _SNAPSHOT_MARK in _head(file.path, 256):
+        found.snapshots.append(file)
+
+
+def _head(file: Path, size: int) -> bytes:
+    """The first bytes of a file, decompressed; empty where it cannot be read."""
+    try:
+        with file.open("rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(file) if packed else file.open("rb") as stream:
+            return stream.read(size)
+    except (OSError, EOFError, zlib.error):
+        return b""
 
 
 def _is_archive(file: Path) -> bool:

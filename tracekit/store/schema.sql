@@ -17,7 +17,7 @@ CREATE TABLE file (
     file_id INTEGER NOT NULL,
     path    VARCHAR NOT NULL,
     sha256  VARCHAR NOT NULL,
-    kind    VARCHAR NOT NULL,          -- trace, run, nvml, gpus
+    kind    VARCHAR NOT NULL,          -- trace, run, nvml, gpus, memory
     bytes   BIGINT  NOT NULL,          -- on disk
     rank    INTEGER,
     state   VARCHAR NOT NULL,          -- whole, partial, empty
@@ -226,6 +226,104 @@ CREATE TABLE grad_storage (
     step       INTEGER NOT NULL,
     address    UBIGINT NOT NULL,
     bytes      BIGINT  NOT NULL
+);
+
+-- Memory snapshots (torch.cuda.memory): what a device's allocator held as each was taken. A row per
+-- file and device. requested: what the program asked for; allocated: that rounded up to the blocks
+-- that it got (torch.cuda.memory_allocated); active: with what is freed, but still used by a stream.
+CREATE TABLE memory_snapshot (
+    rank            INTEGER NOT NULL,
+    file_id         INTEGER NOT NULL,
+    device          INTEGER NOT NULL,  -- as the process numbers it
+    ts_ns           BIGINT,            -- of the last event of its history; null: it has none
+    requested_bytes BIGINT,            -- null: torch was too old to tell
+    allocated_bytes BIGINT NOT NULL,
+    active_bytes    BIGINT NOT NULL,
+    reserved_bytes  BIGINT NOT NULL,
+    entries         BIGINT NOT NULL,   -- of its history
+    max_entries     BIGINT,            -- that the history can hold; null: unknown
+    left_out        VARCHAR            -- what of it was not as torch writes it; null: nothing
+);
+
+CREATE TABLE memory_segment (
+    rank       INTEGER NOT NULL,
+    file_id    INTEGER NOT NULL,
+    device     INTEGER NOT NULL,
+    segment    INTEGER NOT NULL,       -- ordinal in the file
+    address    UBIGINT NOT NULL,
+    bytes      BIGINT  NOT NULL,
+    stream     UBIGINT,
+    kind       VARCHAR,                -- small, large
+    pool       VARCHAR,                -- 0,0: the one that all share
+    is_expandable BOOLEAN,
+    stack_id   INTEGER
+);
+
+CREATE TABLE memory_block (
+    rank       INTEGER NOT NULL,
+    file_id    INTEGER NOT NULL,
+    device     INTEGER NOT NULL,
+    segment    INTEGER NOT NULL,
+    address    UBIGINT NOT NULL,
+    bytes      BIGINT  NOT NULL,
+    requested_bytes BIGINT,
+    state      VARCHAR NOT NULL,       -- active_allocated, active_awaiting_free, inactive
+    stack_id   INTEGER                 -- of its allocation
+);
+
+-- The history of a device's allocator, oldest first.
+CREATE TABLE memory_trace (
+    rank       INTEGER NOT NULL,
+    file_id    INTEGER NOT NULL,
+    device     INTEGER NOT NULL,
+    entry      INTEGER NOT NULL,       -- ordinal
+    action     VARCHAR NOT NULL,       -- alloc, free_requested, free_completed, segment_alloc,
+                                       -- segment_free, segment_map, segment_unmap, oom, snapshot
+    address    UBIGINT,
+    bytes      BIGINT  NOT NULL,       -- as requested
+    stream     UBIGINT,
+    ts_ns      BIGINT,
+    stack_id   INTEGER
+);
+
+-- Frames of the stacks, as the snapshot lists them: depth 0 is the innermost.
+CREATE TABLE memory_stack (
+    stack_id INTEGER NOT NULL,
+    depth    INTEGER NOT NULL,
+    function VARCHAR,
+    file     VARCHAR,
+    line     BIGINT
+);
+
+-- The most that was allocated at once: of a snapshot's history (source: history), and of each step
+-- as torch counted it (source: counter). What is null is unknown, and `missing` says why.
+CREATE TABLE memory_peak (
+    rank            INTEGER NOT NULL,
+    source          VARCHAR NOT NULL,
+    file_id         INTEGER,           -- of a history
+    device          INTEGER,           -- of a history; a counter is of the rank's own device
+    step            INTEGER,           -- of a counter
+    entry           INTEGER,           -- of a history: after which it was reached; null: before all
+    ts_ns           BIGINT,
+    requested_bytes BIGINT,            -- of a history, exact
+    allocated_bytes BIGINT,            -- of a counter, exact: a history does not tell the rounding
+    reserved_bytes  BIGINT,            -- of a history: at that moment; of a counter: its own peak
+    at_least_bytes  BIGINT,            -- requested: what a history shows, also where it is not whole
+    covers          VARCHAR,           -- of a history: all, or unknown: how much it could hold is
+                                       -- not known, so an earlier part may be lost
+    missing         VARCHAR
+);
+
+-- What lived at the peak of a history: adds up to its requested_bytes.
+CREATE TABLE memory_peak_block (
+    rank            INTEGER NOT NULL,
+    file_id         INTEGER NOT NULL,
+    device          INTEGER NOT NULL,
+    address         UBIGINT NOT NULL,
+    requested_bytes BIGINT  NOT NULL,
+    alloc_entry     INTEGER,           -- null: it was there before the history begins
+    free_entry      INTEGER,           -- null: it was there at its end
+    stack_id        INTEGER            -- of its allocation; null: not told
 );
 
 -- Telemetry of the nodes. What NVML does not tell is null, never 0: `gpu.unsupported` says why.

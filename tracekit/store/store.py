@@ -25,7 +25,7 @@ from tracekit.store.opening import first_line, log_of, open_readable, opening_er
 from tracekit.store.reader import Reader
 from tracekit.store.writer import ROW_GROUP, Writer
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # What a database says of itself. A view and no table, which would take a block for two words.
 _META = (

@@ -40,3 +40,25 @@ CREATE VIEW clock AS
     SELECT rank, clock_domain AS domain, clock_offset_ns AS offset_ns, clock_spread_ns AS spread_ns,
         clock_samples AS samples, clock_aligned AS aligned, clock_note AS note
     FROM rank WHERE clock_domain IS NOT NULL;
+
+-- What lived at the peak of a memory history, by the stack that allocated it, with the innermost
+-- frame that is a Python file outside torch, else the innermost of all. step: in which it lies.
+CREATE VIEW memory_at_peak AS
+    WITH _place AS (
+        SELECT stack_id, first(struct_pack(function, file, line) ORDER BY NOT (
+            coalesce(file LIKE '%.py' AND NOT regexp_matches(file, '[/\\]torch[/\\]'), false)
+        ), depth) AS frame
+        FROM memory_stack GROUP BY stack_id
+    ),
+    _held AS (
+        SELECT rank, file_id, device, stack_id, count(*) AS blocks,
+            sum(requested_bytes)::BIGINT AS requested_bytes
+        FROM memory_peak_block GROUP BY ALL
+    )
+    SELECT h.rank, h.file_id, h.device, s.step, p.ts_ns, h.stack_id, h.blocks, h.requested_bytes,
+        f.frame.function AS function, f.frame.file AS file, f.frame.line AS line
+    FROM _held AS h
+    JOIN memory_peak AS p ON p.rank = h.rank AND p.file_id = h.file_id AND p.device = h.device
+    LEFT JOIN _place AS f USING (stack_id)
+    LEFT JOIN step AS s
+        ON s.rank = h.rank AND p.ts_ns >= s.host_start_ns AND p.ts_ns < s.host_end_ns;
