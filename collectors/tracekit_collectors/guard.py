@@ -30,6 +30,7 @@ class Guard:
         self._pid = os.getpid()
         self._exit: Callable[[int], Any] | None = None
         self._pipe: tuple[int, int] | None = None
+        self._identity = (0, 0)  # of the pipe, whichever number it has
         self._is_handled = threading.Event()
         self._minds_forks = False
         self._mask: set[Any] | None = None
@@ -60,7 +61,7 @@ class Guard:
             for end in pipe:
                 os.close(end)
             return
-        self._pipe = pipe
+        self._pipe, self._identity = pipe, _identity(pipe[1])
         if not self._minds_forks:
             os.register_at_fork(
                 before=self._before_fork,
@@ -70,13 +71,13 @@ class Guard:
             self._minds_forks = True
         signal.signal(signal.SIGTERM, self._on_term)
         threading.Thread(
-            target=self._watch, args=(pipe[0],), name="tracekit-guard", daemon=True
+            target=self._watch, args=(pipe[0], self._identity), name="tracekit-guard", daemon=True
         ).start()
 
     def _give_back_pipe(self) -> None:
         assert self._pipe is not None
         _leave_wakeup_fd(self._pipe[1])
-        os.close(self._pipe[1])  # the watcher reads its end, and closes its own
+        _close_ours(self._pipe[1], self._identity)  # the watcher reads its end, and closes its own
         self._pipe = None
 
     def _before_fork(self) -> None:
@@ -94,7 +95,7 @@ class Guard:
         if self._pipe is not None:
             _leave_wakeup_fd(self._pipe[1])
             for end in self._pipe:
-                quietly(os.close, end)
+                _close_ours(end, self._identity)
             self._pipe = None
             quietly(signal.signal, signal.SIGTERM, signal.SIG_DFL)
         self._after_fork()
@@ -106,21 +107,32 @@ class Guard:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _watch(self, pipe: int) -> None:
+    def _watch(self, pipe: int, identity: tuple[int, int]) -> None:
         with contextlib.suppress(OSError):
             while received := os.read(pipe, 1):
                 if received[0] == signal.SIGTERM and not self._is_handled.wait(_PATIENCE_S):
                     ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # SIG_DFL
                     os.kill(self._pid, signal.SIGTERM)
-        with contextlib.suppress(OSError):
-            os.close(pipe)
+        _close_ours(pipe, identity)
 
     def _on_exit(self, status: int) -> None:
-        leave = self._exit  # the end of the window gives it back
-        assert leave is not None
+        # The end of the window gives it back; who took ours in the window may call it later.
+        leave = self._exit or os._exit
         if os.getpid() == self._pid:
             quietly(self._end, "os._exit came in the window")
         leave(status)
+
+
+def _identity(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
+
+
+def _close_ours(file: int, identity: tuple[int, int]) -> None:
+    """Unless the program has closed it already, and may have another one by the same number."""
+    with contextlib.suppress(OSError):
+        if _identity(file) == identity:
+            os.close(file)
 
 
 def _leave_wakeup_fd(ours: int) -> None:

@@ -29,7 +29,6 @@ class Progress:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._path = records.progress_path(directory, name)
-        self._file: int | None = None
         self._speak_at = 0.0
         self._before: tuple[int, int] | None = None
 
@@ -49,9 +48,13 @@ class Progress:
         self._before = steps, at
         line = json.dumps({"steps": steps, "time_ns": at, "step_ns": mean, "doing": doing})
         try:
-            if self._file is None:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
-            os.pwrite(self._file, line.encode()[: _BYTES - 1].ljust(_BYTES - 1) + b"\n", 0)
+            # Not kept open: a program that closes all that it does not know, as before an exec,
+            # may have a file of its own by the same number then.
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                os.pwrite(file, line.encode()[: _BYTES - 1].ljust(_BYTES - 1) + b"\n", 0)
+            finally:
+                os.close(file)
         except OSError:
             self._speak_at = float("inf")
 

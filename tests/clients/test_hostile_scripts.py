@@ -93,6 +93,24 @@ for i in range(8):
         "incomplete: the steps change their thread",
         [],
     ),
+    "closing every file that it does not know": (
+        HEAD
+        + """
+import os
+for i in range(30):
+    step()
+    if i in (3, 9):  # in the window, and after it
+        os.closerange(3, 256)
+        files = [os.memfd_create("checkpoint") for _ in range(60)]
+        for file in files:
+            os.write(file, b"mine" * 100)
+from tracekit_collectors import capture
+capture.current()._file.tell("is asked", at_once=True)
+assert all(os.pread(file, 1000, 0) == b"mine" * 100 for file in files)
+""",
+        "finished",
+        [3, 4, 5],
+    ),
     "a fork before the window": (
         HEAD
         + """
@@ -108,6 +126,15 @@ for i in range(8): step()
         [3, 4, 5],
     ),
 }
+
+
+def test_an_exit_that_was_taken_in_the_window_works_after_it(tmp_path: Path) -> None:
+    code = "for i in range(8):\n    step()\n    if i == 3:\n        from os import _exit\n"
+    (tmp_path / "train.py").write_text(HEAD + code + "_exit(3)\n")
+    run = tracekit_run(
+        tmp_path, sys.executable, str(tmp_path / "train.py"), options=("--no-ingest",)
+    )
+    assert (run.done.returncode, "Error" in run.done.stderr) == (3, False)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
