@@ -77,6 +77,7 @@ def arm() -> None:
     _armed = True
     waiting = {
         "torch": _after_torch,
+        "torch.autograd.profiler_legacy": _watch_legacy,
         "torch.distributed.device_mesh": _with("patches", "device_mesh"),
         "torch.distributed.pipelining.stage": _with("patches", "pipeline_stage"),
         "torch.distributed.pipelining.schedules": _with("patches", "pipeline_schedule"),
@@ -147,14 +148,25 @@ def _after_torch(torch: ModuleType) -> None:
 
 def _watch_profilers(torch: ModuleType) -> None:
     """There is one profiler in a process: when the program starts its own, ours ends first."""
-    cls = torch.autograd.profiler.profile
-    original = cls._prepare_trace
+    profiler = torch.autograd.profiler
+    _aside_before(profiler.profile, "_prepare_trace")
+    for name in ("emit_itt", "emit_nvtx"):
+        if hasattr(profiler, name):
+            _aside_before(getattr(profiler, name), "__enter__")
 
-    def prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
+
+def _watch_legacy(module: ModuleType) -> None:
+    _aside_before(module.profile, "__enter__")
+
+
+def _aside_before(cls: Any, name: str) -> None:
+    original = getattr(cls, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(_step_aside)
         return original(self, *args, **kwargs)
 
-    cls._prepare_trace = prepare
+    setattr(cls, name, method)
 
 
 _watched: list[ModuleType] = []

@@ -36,6 +36,34 @@ for i in range(8):
         "incomplete: the program started a profiler of its own",
         [3],
     ),
+    "ranges for another profiler in our window": (
+        HEAD
+        + """
+for i in range(8):
+    if i == 4:
+        with torch.autograd.profiler.emit_itt():
+            step()
+    else:
+        step()
+""",
+        "incomplete: the program started a profiler of its own",
+        [3],
+    ),
+    "the profiler of old in our window": (
+        HEAD
+        + """
+from torch.autograd import profiler_legacy
+for i in range(8):
+    if i == 4:
+        with profiler_legacy.profile() as own:
+            step()
+        assert len(own.function_events) > 5
+    else:
+        step()
+""",
+        "incomplete: the program started a profiler of its own",
+        [3],
+    ),
     "sparse gradients": (
         """
 import torch
